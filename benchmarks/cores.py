@@ -39,12 +39,12 @@ def child(agents, devices, rank, size, where):
     chain = diamond.hypergradient.neumann(10, 1.0)
     given = diamond.diamond(alpha, alpha, eta, eta, 64, chain, order="paper")
     algorithm = jax.tree.map(jnp.asarray, given)
-    place = select_backend(work, network, 64, "blocks", "all" if devices or size > 1 else None)
-    begin = place.place(initial_progress(algorithm, *work.start(0), agents))
+    backend = select_backend(work, network, 64, "blocks", "all" if devices or size > 1 else None)
+    begin = backend.scatter_progress(initial_progress(algorithm, *work.start(0), agents))
     rounds, times = 8000 // agents, []
     for _ in range(4):
         begun = time.perf_counter()
-        place.run_until(algorithm, key(0), begin, rounds)
+        backend.run_until(algorithm, key(0), begin, rounds)
         times.append(time.perf_counter() - begun)
     if rank == 0:
         print(json.dumps(rounds * agents / min(times[1:])))

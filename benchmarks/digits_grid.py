@@ -19,7 +19,7 @@ import jax
 
 import diamond
 from diamond.config.digits import digits
-from diamond.reproduce.paper_methods import method
+from diamond.reproduce.paper_methods import build_method
 from diamond.templates import demo_experiment
 
 EVERY, SEEDS = demo_experiment.EVERY, (1, 2, 3, 4, 5)
@@ -35,7 +35,7 @@ OUT = Path(__file__).with_suffix(".json")
 
 def trial(problem, network, name, constants, seed=0):
     given = {"method": name, "constants": constants, "seed": seed}
-    algorithm = method(name, constants, demo_experiment.BATCH, demo_experiment.CHAIN)
+    algorithm = build_method(name, constants, demo_experiment.BATCH, demo_experiment.CHAIN)
     try:
         history = diamond.simulate(
             problem, network, algorithm, demo_experiment.ROUNDS, seed, EVERY
@@ -57,7 +57,7 @@ def spread(runs, key):
 
 
 def main():
-    problem, network = digits(), demo_experiment.peers()
+    problem, network = digits(), demo_experiment.make_network()
     trials, winners = [], {rule: {} for rule in RULES}
     for name, constants in demo_experiment.METHODS.items():
         axes = (ALPHA, BETA, ETA) if len(constants) == 3 else (FINE, BETA)

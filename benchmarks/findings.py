@@ -130,7 +130,7 @@ def worth(kept):
 def links(kept):
     """How the order of the methods on every kind of link compares with that on perfect ones."""
     suite = kept["links"]
-    cases, methods, costs = statistics.matrix(suite["costs"]["tuned"], COST)
+    cases, methods, costs = statistics.cost_matrix(suite["costs"]["tuned"], COST)
     perfect = costs[cases.index("links-perfect")]
     lines = ["| link | order by calls | pairs that change places |", "| --- | --- | ---: |"]
     for case, here in zip(cases, costs):
@@ -159,8 +159,8 @@ def standings(kept):
 
     First those that solve most as they come, then by their rank among tuned ones.
     """
-    _, methods, medians = statistics.matrix(kept["costs"]["tuned"], COST)
-    average, _ = statistics.ranks(_ranked(medians))
+    _, methods, medians = statistics.cost_matrix(kept["costs"]["tuned"], COST)
+    average, _ = statistics.average_ranks(_ranked(medians))
     found = []
     for j, name in enumerate(methods):
         met = ~np.isnan(medians[:, j])

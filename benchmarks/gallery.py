@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond.bench.cases import digits
+from diamond.bench.cases import digit_rows
 from diamond.gallery import actor_critic, hyper_cleaning
 
 ROOT = Path(__file__).parents[1]
@@ -65,7 +65,7 @@ def cleaning():
         "sparkle": lambda a: diamond.sparkle(a, **LOWER),
         "ma_dsbo": lambda a: diamond.ma_dsbo(a, **LOWER),
     }
-    dealt = (digits(5, seed=seed) for seed in DRAWS)
+    dealt = (digit_rows(5, seed=seed) for seed in DRAWS)
     made = [hyper_cleaning(*rows, seed=seed) for seed, rows in enumerate(dealt)]
     for name, draws in {"weights ignored": made, "wrong rows left out": map(cleaned, made)}.items():
         runs = [run(each, methods["diamond_common"](0.0)) for each in draws]
@@ -122,9 +122,9 @@ def compare(names, out, seeds, processes):
 
 def entries(names):
     """`diamond new`, then `diamond run`, of every problem: compiled anew, all cores together."""
-    from diamond.templates.problem_templates import STARTS
+    from diamond.templates.problem_templates import TEMPLATE_SETTINGS
 
-    for kind in names or STARTS:
+    for kind in names or TEMPLATE_SETTINGS:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "diamond"]
             given = {"cwd": folder, "check": True, "capture_output": True}

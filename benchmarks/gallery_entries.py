@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import diamond
 from diamond import data, gallery
-from diamond.bench.cases import digits
+from diamond.bench.cases import digit_rows
 from diamond.data.standardize import federated_scale
 from diamond.templates import template_files as starting_files
 
@@ -40,7 +40,7 @@ def regression():
     """On the tables that `diamond new` writes."""
     with tempfile.TemporaryDirectory() as folder:
         found = []
-        for name, text in starting_files.files("site", "regression").items():
+        for name, text in starting_files.companion_files("site", "regression").items():
             (Path(folder) / name).write_text(text)
             found.append(data.csv(Path(folder) / name, "target", real=True))
     joined = data.join_files(found)
@@ -55,7 +55,7 @@ def representation():
     """By the function that `diamond new` writes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernels.py"
-        path.write_text(starting_files.files("kernels", "representation")["kernels.py"])
+        path.write_text(starting_files.companion_files("kernels", "representation")["kernels.py"])
         found = importlib.util.spec_from_file_location("kernels", path)
         module = importlib.util.module_from_spec(found)
         found.loader.exec_module(module)
@@ -70,16 +70,16 @@ ENTRIES = {
     "regression": Entry(regression, 5, 500, 16, "test_loss"),
     "policy_evaluation": Entry(lambda: gallery.policy_evaluation(), 5, 500, 32, "upper_loss"),
     "hyperparameter": Entry(
-        lambda: gallery.hyperparameter(*digits(5), classes=10), 5, 500, 16, "accuracy"
+        lambda: gallery.hyperparameter(*digit_rows(5), classes=10), 5, 500, 16, "accuracy"
     ),
     "support_vectors": Entry(
-        lambda: gallery.support_vectors(*digits(5), classes=10), 5, 500, 16, "accuracy"
+        lambda: gallery.support_vectors(*digit_rows(5), classes=10), 5, 500, 16, "accuracy"
     ),
     "actor_critic": Entry(lambda: gallery.actor_critic(), 9, 500, 6, "return", 6),
-    "meta_learning": Entry(lambda: gallery.meta_learning(*digits(5)), 5, 500, 16, "accuracy"),
+    "meta_learning": Entry(lambda: gallery.meta_learning(*digit_rows(5)), 5, 500, 16, "accuracy"),
     "fair_weights": Entry(fair_weights, 5, 500, 32, "accuracy"),
     "navigation": Entry(lambda: gallery.navigation(), 4, 300, 64, "return", 10),
-    "hyper_cleaning": Entry(lambda: gallery.hyper_cleaning(*digits(5)), 5, 500, 32, "f1"),
-    "distillation": Entry(lambda: gallery.distillation(*digits(5)), 5, 300, 16, "accuracy"),
+    "hyper_cleaning": Entry(lambda: gallery.hyper_cleaning(*digit_rows(5)), 5, 500, 32, "f1"),
+    "distillation": Entry(lambda: gallery.distillation(*digit_rows(5)), 5, 300, 16, "accuracy"),
     "representation": Entry(representation, 5, 300, 16, "accuracy"),
 }

@@ -14,10 +14,10 @@ import numpy as np
 from gallery_entries import ENTRIES
 
 import diamond
-from diamond.bench.suites import TUNING
-from diamond.bench.tunable_values import tunable
+from diamond.bench.suites import FIRST_TUNING_SEED
+from diamond.bench.tunable_values import make_tunable
 from diamond.hardware.cores import pinned_process_pool
-from diamond.tuning.trial_cache import TrialRequest, cached_trials, score
+from diamond.tuning.trial_cache import TrialRequest, cached_trials, summarize_trial
 
 ALPHAS = tuple(4.0**k for k in range(-1, 5))
 METHODS = {
@@ -59,15 +59,15 @@ def outcome(name, method, folder, seeds):
     with warnings.catch_warnings():  # a run that goes back to smaller steps says so
         warnings.simplefilter("ignore")
         try:
-            own = tunable(method, problem, network, entry.batch, TUNING)
+            own = make_tunable(method, problem, network, entry.batch, FIRST_TUNING_SEED)
         except ValueError as refusal:
             return {"refused": str(refusal)}
         if entry.solver and "hypergradient" in own.fixed:
             solver = diamond.hypergradient.conjugate_gradient(entry.solver)
             own = replace(own, fixed=own.fixed | {"hypergradient": solver})
         tried = [own.at(factors) for factors in settings()]
-        trials = made(name, method, problem, network, tried, [TUNING], folder)
-        losses = [score(trial)["upper_loss"] for trial in trials]
+        trials = made(name, method, problem, network, tried, [FIRST_TUNING_SEED], folder)
+        losses = [summarize_trial(trial)["upper_loss"] for trial in trials]
         best = int(np.nanargmin(losses))
         runs = made(name, method, problem, network, [tried[best]], range(seeds), folder)
         x = diamond.simulate(problem, network, tried[best][0], entry.rounds, 0, entry.rounds).x

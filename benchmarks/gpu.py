@@ -34,7 +34,7 @@ from diamond.engine.round_program import initial_progress, run_rounds
 from diamond.engine.single_device import SingleDevice
 from diamond.hardware.compiler import GRAPHS, ROUND_OPTIONS
 from diamond.reproduce import paper_tuning
-from diamond.reproduce.paper_case import FULL, Case
+from diamond.reproduce.paper_case import FULL, PaperCase
 from diamond.reproduce.paper_methods import METHODS
 
 PRECISIONS = ("float32", "tf32", "bf16")
@@ -84,12 +84,12 @@ def rounds(problem, batch, precision, count):
     given = diamond.diamond(**steps, batch=batch, hypergradient=hg.neumann(10, 5.0))
     algorithm = jax.tree.map(jnp.asarray, given)
     network = diamond.network.ring(problem.agents)
-    place = SingleDevice(problem, network, batch, "blocks", precision)
+    backend = SingleDevice(problem, network, batch, "blocks", precision)
     begin = initial_progress(algorithm, *problem.start(0), problem.agents)
 
     def go():
         with product_precision(precision):
-            after, sound = place.run_until(algorithm, key(0), begin, count)
+            after, sound = backend.run_until(algorithm, key(0), begin, count)
         assert sound
         return after
 
@@ -149,9 +149,9 @@ def others():
 
 
 def grid(folder):
-    case = Case("mnist", 9, "label")
+    case = PaperCase("mnist", 9, "label")
     problem, begun = case.problem(FULL, folder), time.perf_counter()
-    settings = {method: paper_tuning.grid(case, method) for method in METHODS}
+    settings = {method: paper_tuning.list_settings(case, method) for method in METHODS}
     names = [(method, c, s) for method, cs in settings.items() for c in cs for s in range(10)]
     runs = [(case.algorithm(method, constants), seed) for method, constants, seed in names]
     outcomes = many_runs.simulate_many(problem, case.network(), runs, 2000, every=200)

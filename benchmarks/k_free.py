@@ -43,7 +43,7 @@ def compare(name, problem, network, steps, batch, chain, rounds, every):
 
 def main():
     print("problem          method   upper loss  stationarity  average metric    samples  us/round")
-    network = demo_experiment.peers()
+    network = demo_experiment.make_network()
     steps = schedule.paper(
         *demo_experiment.METHODS["DIAMOND"], demo_experiment.METHODS["DIAMOND"][-1]
     )

@@ -29,14 +29,16 @@ COSTS = ("round", "samples", "calls", "bytes", "network_seconds")
 
 def brief(found):
     """A suite without its runs."""
-    names = [name for name in COSTS if name in suite_results.costs(found)]
+    names = [name for name in COSTS if name in suite_results.counted_costs(found)]
     few = lambda row: {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}
     kept = ("suite", "version", "machine", "settings", "seeds", "tuning_seeds", "cases", "methods")
     return {key: found[key] for key in kept} | {
         "tau": statistics.TAU,
-        "targets": {case: few(at) for case, at in statistics.targets(found["pairs"]).items()},
+        "targets": {
+            case: few(at) for case, at in statistics.compute_targets(found["pairs"]).items()
+        },
         "costs": {
-            kind: [few(row) for row in statistics.table(found["pairs"], names, kind=kind)]
+            kind: [few(row) for row in statistics.cost_table(found["pairs"], names, kind=kind)]
             for kind in ("tuned", "untuned")
         },
         "numbers": [
@@ -44,14 +46,14 @@ def brief(found):
             | {k: few({k: v})[k] for k, v in p["numbers"].items()}
             for p in found["pairs"]
         ],
-        "failures": [few(row) for row in statistics.failures(found["pairs"])],
+        "failures": [few(row) for row in statistics.list_failures(found["pairs"])],
     }
 
 
 def markdown(kept, cost="calls"):
     """Costs to the target: a row a method, a column a case, ordered by shared-case rank."""
-    cases, methods, medians = statistics.matrix(kept["costs"]["tuned"], cost)
-    average, difference = statistics.ranks(medians)
+    cases, methods, medians = statistics.cost_matrix(kept["costs"]["tuned"], cost)
+    average, difference = statistics.average_ranks(medians)
     untuned = {(r["case"], r["method"]): r[cost] for r in kept["costs"]["untuned"]}
     best = [min((v for v in row if math.isfinite(v)), default=math.nan) for row in medians]
     said = lambda v, least: "" if math.isnan(v) else "-" if math.isinf(v) else bold(v, v == least)
@@ -125,7 +127,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     given.to.mkdir(parents=True, exist_ok=True)
     for folder in given.folders:
-        found = suite_results.load(folder)
+        found = suite_results.load_results(folder)
         (given.to / f"{found['suite']}.json").write_text(dumps(brief(found)) + "\n")
     if given.to == KEPT:
         ADVICE.write_text(dumps(standings(everything()), indent=1) + "\n")

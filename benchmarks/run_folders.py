@@ -14,9 +14,9 @@ from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 
-from diamond.cli.progress_bars import Quiet
 from diamond.config.experiment_file import validate
 from diamond.experiment import execution, job_runner
+from diamond.metrics.display import QuietDisplay
 from diamond.report import build
 from diamond.templates import demo_experiment
 
@@ -60,19 +60,19 @@ def main():
         watch.around(execution.Writer, name)
     for name in FUNCTIONS:
         watch.around(job_runner if name in ("finished", "unchanged") else execution, name)
-    settings = demo_experiment.settings() | {
+    settings = demo_experiment.experiment_tables() | {
         "rounds": ROUNDS,
         "every": 25,
         "seed": list(range(SEEDS)),
     }
-    settings |= {"algorithm": demo_experiment.algorithm("DIAMOND")}
+    settings |= {"algorithm": demo_experiment.algorithm_table("DIAMOND")}
     with tempfile.TemporaryDirectory() as folder:
         plan = job_runner.plan_comparison(
             validate(settings, Path(), "the benchmark"), Path(folder), ""
         )
         job_runner.write_comparison_file(plan)
         begun = time.perf_counter()
-        plan.execute(Quiet([job.name for job, _ in plan.jobs], ROUNDS))
+        plan.execute(QuietDisplay([job.name for job, _ in plan.jobs], ROUNDS))
         with watch.counting("report"):
             build([plan.path], plan.path / "report.html")
         whole = time.perf_counter() - begun

@@ -92,16 +92,16 @@ def measured(network, features=FEATURES, terms=TERMS, batch=BATCH, rows=ROWS, de
     eta = diamond.schedule.squared(0.1, alpha)
     given = diamond.diamond(alpha, alpha, eta, eta, batch, hg.neumann(terms, 1.0), order="paper")
     algorithm = jax.tree.map(jnp.asarray, given)
-    place = select_backend(work, network, batch, "blocks", devices)
-    begin = place.place(initial_progress(algorithm, *work.start(0), m))
-    go = lambda until: place.run_until(algorithm, key(0), begin, until)[0]
+    backend = select_backend(work, network, batch, "blocks", devices)
+    begin = backend.scatter_progress(initial_progress(algorithm, *work.start(0), m))
+    go = lambda until: backend.run_until(algorithm, key(0), begin, until)[0]
     begun = time.perf_counter()
     jax.block_until_ready(go(0))
     compiling, count = time.perf_counter() - begun, 1
     while (took := best(lambda: go(count), 1)) < 0.3 and count < 4000:
         count *= 4
     seconds = min(took, best(lambda: go(count))) / count
-    depth = diamond.cost.total(place.whole(go(count).spent))[0, 2] / (2 * batch * count)
+    depth = diamond.cost.total(backend.gather(go(count).spent))[0, 2] / (2 * batch * count)
     products = 2 * (2 * (3 + depth) + 4)  # passes over a block of rows, at two points
     degree = len(network.edges) * 2 / m
     moved = 4 * features * (products / 2 * batch + 20 + 4 * (degree + 2))

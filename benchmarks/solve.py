@@ -40,7 +40,7 @@ def known() -> dict[str, tuple[float, dict[str, float]]]:
 def reach(case: Any, target: float, seed: int) -> tuple[float, float]:
     """Calls and rounds of `solve` from this seed; infinite where it does not reach the target."""
     problem, network = case.make()
-    given = dict(target=target, rounds=case.rounds, every=case.measured, batch=case.batch)
+    given = dict(target=target, rounds=case.rounds, every=case.evaluation_rounds, batch=case.batch)
     try:
         run = diamond.solve(problem, network, seed=seed, on_divergence="stop", **given)
     except diamond.Diverged:

@@ -18,18 +18,25 @@ from ..network import Network
 from ..problem import Problem
 from ..records.run import Run
 from . import standings
-from .topologies import topologies
+from .topologies import alternative_networks
 
-LEARNED = "alpha", "beta", "curvature"
-PILOT = 100  # rounds of a pilot, from which costs are extrapolated
+LEARNED_COLUMNS = "alpha", "beta", "curvature"
+PILOT_ROUNDS = 100  # rounds of a pilot, from which costs are extrapolated
 # Guaranteed average rate -d log(metric) / d log T: for momentum, plain sampling, full gradients
-RATES = dict.fromkeys(("diamond", "m_sgd", "k_free", "diamond_common", "gt_storm"), 2 / 3)
-RATES |= dict.fromkeys(("interact", "svr_interact", "sldbo", "gt_sarah"), 1.0)
-OWN = 1 / 2  # rate of any other method
-PILOTS = 5  # number of the benchmark's best methods to try
-ALONE = ("gt_storm", "gt_sgd", "exact_diffusion", "dsgd")  # methods to try without a lower level
+GUARANTEED_RATES = dict.fromkeys(
+    ("diamond", "m_sgd", "k_free", "diamond_common", "gt_storm"), 2 / 3
+)
+GUARANTEED_RATES |= dict.fromkeys(("interact", "svr_interact", "sldbo", "gt_sarah"), 1.0)
+DEFAULT_RATE = 1 / 2  # rate of any other method
+PILOT_COUNT = 5  # number of the benchmark's best methods to try
+WITHOUT_LOWER_LEVEL = (
+    "gt_storm",
+    "gt_sgd",
+    "exact_diffusion",
+    "dsgd",
+)  # methods to try without a lower level
 UNTRACKED = ("gossip", "push")  # moves of x that are biased if agents differ
-ALIKE = 0.1  # heterogeneity below which agents need no tracking
+MAX_ALIKE_HETEROGENEITY = 0.1  # heterogeneity below which agents need no tracking
 
 
 class Prospect(NamedTuple):
@@ -44,7 +51,7 @@ class Prospect(NamedTuple):
     network_seconds: float | None = None  # on the links of the network, if any
 
 
-class Topology(NamedTuple):
+class TopologyForecast(NamedTuple):
     """Preferred algorithm on other edges between the same agents."""
 
     name: str
@@ -63,7 +70,9 @@ class Advice:
     rounds_to_mix: int
     target: float
     prospects: list[Prospect]
-    topologies: list[Topology] = field(default_factory=list)  # the first is the network itself
+    topologies: list[TopologyForecast] = field(
+        default_factory=list
+    )  # the first is the network itself
     suite: str = ""  # suite of the benchmark with such cases
 
     @property
@@ -72,61 +81,72 @@ class Advice:
 
         The cost is in seconds on the links of the network, in samples if it has none.
         """
-        alike = self.constants is not None and self.constants.heterogeneity < ALIKE
-        return _best(self.prospects, alike)
+        are_alike = (
+            self.constants is not None and self.constants.heterogeneity < MAX_ALIKE_HETEROGENEITY
+        )
+        return _best_prospect(self.prospects, are_alike)
 
     @property
     def why(self) -> str:
         """Explain the choice in words."""
-        return "; ".join([*self._reasons(), *self._elsewhere()])
+        return "; ".join([*self._method_reasons(), *self._topology_reasons()])
 
-    def _elsewhere(self) -> list[str]:
+    def _topology_reasons(self) -> list[str]:
         """Report whether other edges between the same agents would be faster."""
         if len(self.topologies) < 2:
             return []
-        here, first, *_ = self.topologies
-        if first.network_seconds >= here.network_seconds:
+        current, fastest, *_ = self.topologies
+        if fastest.network_seconds >= current.network_seconds:
             return ["no other topology that was tried is faster"]
-        times = here.network_seconds / first.network_seconds
-        return [f"{first.name} would be {times:.2g} times as fast as {here.name}"]
+        factor = current.network_seconds / fastest.network_seconds
+        return [f"{fastest.name} would be {factor:.2g} times as fast as {current.name}"]
 
-    def _reasons(self) -> list[str]:
-        c, best = self.constants, self.best.algorithm
-        linked = self.best.network_seconds is not None
-        needs = "takes the fewest seconds on these links" if linked else "needs the fewest samples"
-        said = [f"{best} {needs} to a metric of {self.target:.2g}"]
-        known = {one.method: one for one in standings.standings().get(self.suite, [])}
-        if best in known:
-            said.append(standings.said(known[best], self.suite))
-        out = [p.algorithm for p in self.prospects if untracked(p.algorithm)]
-        if c is None:
-            short = f"untracked methods ({', '.join(out)}) stop short where agents differ"
-            return [*said, short] if out else said
-        if c.heterogeneity >= ALIKE and out:
-            said.append(
-                f"agents differ (heterogeneity {c.heterogeneity:.2g}), so untracked methods "
-                f"({', '.join(out)}) would stop short and were left out"
+    def _method_reasons(self) -> list[str]:
+        constants, best = self.constants, self.best.algorithm
+        has_links = self.best.network_seconds is not None
+        advantage = (
+            "takes the fewest seconds on these links" if has_links else "needs the fewest samples"
+        )
+        reasons = [f"{best} {advantage} to a metric of {self.target:.2g}"]
+        standing_by_method = {
+            standing.method: standing for standing in standings.load_standings().get(self.suite, [])
+        }
+        if best in standing_by_method:
+            reasons.append(standings.describe_standing(standing_by_method[best], self.suite))
+        untracked_methods = [p.algorithm for p in self.prospects if is_untracked(p.algorithm)]
+        if constants is None:
+            warning = (
+                f"untracked methods ({', '.join(untracked_methods)}) stop short where agents differ"
+            )
+            return [*reasons, warning] if untracked_methods else reasons
+        if constants.heterogeneity >= MAX_ALIKE_HETEROGENEITY and untracked_methods:
+            reasons.append(
+                f"agents differ (heterogeneity {constants.heterogeneity:.2g}), so untracked methods "
+                f"({', '.join(untracked_methods)}) would stop short and were left out"
             )
         if best == "k_free":
-            said.append("it draws three mini-batches a round and needs no chain")
-        elif c.condition > 10 and any(p.algorithm == "k_free" for p in self.prospects):
-            said.append(
-                f"the lower level's condition {c.condition:.0f} makes k_free take small steps"
+            reasons.append("it draws three mini-batches a round and needs no chain")
+        elif constants.condition > 10 and any(p.algorithm == "k_free" for p in self.prospects):
+            reasons.append(
+                f"the lower level's condition {constants.condition:.0f} makes k_free take small steps"
             )
-        return said
+        return reasons
 
 
-def untracked(name: str) -> bool:
+def is_untracked(name: str) -> bool:
     """Return whether the method averages x without tracking; False if it is the user's own."""
-    return name in names() and describe_method(name).moves.split(", ")[0].removeprefix("x ") in UNTRACKED
+    return (
+        name in names()
+        and describe_method(name).moves.split(", ")[0].removeprefix("x ") in UNTRACKED
+    )
 
 
-def _best(prospects: Sequence[Prospect], alike: bool) -> Prospect:
-    fit = [p for p in prospects if alike or not untracked(p.algorithm)]
-    return min(fit or prospects, key=_cost)
+def _best_prospect(prospects: Sequence[Prospect], are_alike: bool) -> Prospect:
+    suitable = [p for p in prospects if are_alike or not is_untracked(p.algorithm)]
+    return min(suitable or prospects, key=_prospect_cost)
 
 
-def _cost(prospect: Prospect) -> float:
+def _prospect_cost(prospect: Prospect) -> float:
     seconds = prospect.network_seconds
     return prospect.samples if seconds is None else seconds
 
@@ -137,7 +157,7 @@ def advise(
     batch: int = 64,
     target: float | None = None,
     seed: int = 0,
-    pilot: int = PILOT,
+    pilot: int = PILOT_ROUNDS,
     algorithms: Sequence[str] | Mapping[str, Algorithm] | None = None,
 ) -> Advice:
     """Estimate the problem's constants, run a short pilot of each algorithm, and compare.
@@ -164,53 +184,70 @@ def advise(
     """
     batch, pilot, seed = as_int("batch", batch, 1), as_int("pilot", pilot, 1), as_int("seed", seed)
     kind = problem.lower_level, problem.agents, network.kind
-    algorithms = tried(*kind) if algorithms is None else algorithms
-    named = algorithms if isinstance(algorithms, Mapping) else by_name(algorithms, batch)
-    runs = {label: _pilot(one, problem, network, pilot, seed) for label, one in named.items()}
-    reached = {name: _end(run) for name, run in runs.items()}
-    lowest = min(reached.values())
+    algorithms = methods_to_try(*kind) if algorithms is None else algorithms
+    algorithms_by_label = (
+        algorithms if isinstance(algorithms, Mapping) else build_algorithms(algorithms, batch)
+    )
+    runs = {
+        label: _run_pilot(algorithm, problem, network, pilot, seed)
+        for label, algorithm in algorithms_by_label.items()
+    }
+    final_metrics = {name: _final_metric(run) for name, run in runs.items()}
+    lowest = min(final_metrics.values())
     if not math.isfinite(lowest):
         raise ValueError(
             f"no pilot of {pilot} rounds ended with a metric: each diverged with the steps found "
             f"for it, or y* was not found; is the lower level strongly convex in y, and are the "
             f"losses smooth?"
         )
-    aim = lowest / 10 if target is None else target
-    ahead = runs[min(reached, key=lambda name: reached[name])]
-    assert ahead is not None
-    known = None
+    target_metric = lowest / 10 if target is None else target
+    best_run = runs[min(final_metrics, key=lambda name: final_metrics[name])]
+    assert best_run is not None
+    constants = None
     if problem.lower_level != "none" and network.kind == "symmetric":
-        known = theory.estimate(problem, network, batch, seed, at=(ahead.x, ahead.y))
-    prospects = [_prospect(name, run, aim) for name, run in runs.items()]
+        constants = theory.estimate(problem, network, batch, seed, at=(best_run.x, best_run.y))
+    prospects = [_make_prospect(name, run, target_metric) for name, run in runs.items()]
     if network.links is not None:
-        prospects.sort(key=_cost)
-    alike = known is not None and known.heterogeneity < ALIKE
-    best = _best(prospects, alike)
-    others = [
-        _topology(best.algorithm, named[best.algorithm], problem, other, pilot, seed, aim)
-        for other in topologies(network).values()
+        prospects.sort(key=_prospect_cost)
+    are_alike = constants is not None and constants.heterogeneity < MAX_ALIKE_HETEROGENEITY
+    best = _best_prospect(prospects, are_alike)
+    alternatives = [
+        _try_topology(
+            best.algorithm,
+            algorithms_by_label[best.algorithm],
+            problem,
+            other,
+            pilot,
+            seed,
+            target_metric,
+        )
+        for other in alternative_networks(network).values()
     ]
-    here = _standing(network, best)
-    others.sort(key=lambda other: other.network_seconds)
-    found = [here, *others] if network.links is not None else []
-    about = known, network.diameter, network.rounds_to_mix(), aim
-    return Advice(*about, prospects, found, standings.suite(*kind))
+    current = _make_topology(network, best)
+    alternatives.sort(key=lambda other: other.network_seconds)
+    topologies = [current, *alternatives] if network.links is not None else []
+    measured = constants, network.diameter, network.rounds_to_mix(), target_metric
+    return Advice(*measured, prospects, topologies, standings.closest_suite(*kind))
 
 
-def tried(level: str, agents: int, kind: str) -> list[str]:
+def methods_to_try(level: str, agents: int, kind: str) -> list[str]:
     """List the methods to try for this lower level, number of agents and kind of network."""
-    found = [one.method for one in standings.leading(level, agents, kind, PILOTS)]
-    return found or [name for name in ALONE if name in methods_for(level, kind)]
+    methods = [
+        standing.method for standing in standings.leading_methods(level, agents, kind, PILOT_COUNT)
+    ]
+    return methods or [name for name in WITHOUT_LOWER_LEVEL if name in methods_for(level, kind)]
 
 
-def by_name(names: Sequence[str], batch: int) -> dict[str, Algorithm]:
+def build_algorithms(names: Sequence[str], batch: int) -> dict[str, Algorithm]:
     """Build algorithms of the catalogue with learned steps."""
-    takes = lambda make: "batch" in signature(make).parameters
+    takes_batch = lambda make: "batch" in signature(make).parameters
     makers = {name: maker(name) for name in names}
-    return {name: make(batch=batch) if takes(make) else make() for name, make in makers.items()}
+    return {
+        name: make(batch=batch) if takes_batch(make) else make() for name, make in makers.items()
+    }
 
 
-def _pilot(
+def _run_pilot(
     algorithm: Algorithm, problem: Problem, network: Network, rounds: int, seed: int
 ) -> Run | None:
     try:
@@ -219,13 +256,13 @@ def _pilot(
         return None
 
 
-def _end(run: Run | None) -> float:
+def _final_metric(run: Run | None) -> float:
     """Return the mean metric over the last fifth of a pilot; infinite without a pilot."""
     if run is None:
         return math.inf
     rounds, metric = run.history["round"], run.history["metric"]
-    found = float(metric[rounds > 0.8 * run.rounds].mean())
-    return found if math.isfinite(found) else math.inf
+    mean = float(metric[rounds > 0.8 * run.rounds].mean())
+    return mean if math.isfinite(mean) else math.inf
 
 
 def _rounds_to(target: float, run: Run, rate: float) -> float:
@@ -240,24 +277,24 @@ def _rounds_to(target: float, run: Run, rate: float) -> float:
     if late.sum() > 1:
         slope = np.polyfit(np.log(rounds[late]), np.log(metric[late]), 1)[0]
         rate = max(rate, -float(slope))
-    return run.rounds * max(_end(run) / target, 1.0) ** (1 / rate)
+    return run.rounds * max(_final_metric(run) / target, 1.0) ** (1 / rate)
 
 
-def _prospect(name: str, run: Run | None, target: float) -> Prospect:
-    end = _end(run)
-    if run is None or not math.isfinite(end):
+def _make_prospect(name: str, run: Run | None, target: float) -> Prospect:
+    final_metric = _final_metric(run)
+    if run is None or not math.isfinite(final_metric):
         return Prospect(name, {}, math.inf, math.inf, math.inf, math.inf)
-    rounds = _rounds_to(target, run, RATES.get(name, OWN))
-    counted = [k for k in ("samples", "bytes", "network_seconds") if k in run.history]
-    first, last = ({k: run.history[k][i] for k in counted} for i in (0, -1))
-    cost = lambda k: first[k] + (last[k] - first[k]) / run.rounds * rounds
-    seconds = cost("network_seconds") if "network_seconds" in first else None
-    costs = cost("samples"), cost("bytes"), seconds
-    learned = {k: float(run.history[k][-1]) for k in LEARNED if k in run.history}
-    return Prospect(name, learned, end, rounds, *costs)
+    rounds = _rounds_to(target, run, GUARANTEED_RATES.get(name, DEFAULT_RATE))
+    columns = [k for k in ("samples", "bytes", "network_seconds") if k in run.history]
+    first_costs, last_costs = ({k: run.history[k][i] for k in columns} for i in (0, -1))
+    extrapolate = lambda k: first_costs[k] + (last_costs[k] - first_costs[k]) / run.rounds * rounds
+    network_seconds = extrapolate("network_seconds") if "network_seconds" in first_costs else None
+    costs = extrapolate("samples"), extrapolate("bytes"), network_seconds
+    learned = {k: float(run.history[k][-1]) for k in LEARNED_COLUMNS if k in run.history}
+    return Prospect(name, learned, final_metric, rounds, *costs)
 
 
-def _topology(
+def _try_topology(
     name: str,
     algorithm: Algorithm,
     problem: Problem,
@@ -265,12 +302,14 @@ def _topology(
     pilot: int,
     seed: int,
     target: float,
-) -> Topology:
+) -> TopologyForecast:
     """Forecast the cost of `algorithm` on another network with links."""
-    run = _pilot(algorithm, problem, network, pilot, seed)
-    return _standing(network, _prospect(name, run, target))
+    run = _run_pilot(algorithm, problem, network, pilot, seed)
+    return _make_topology(network, _make_prospect(name, run, target))
 
 
-def _standing(network: Network, prospect: Prospect) -> Topology:
-    seconds = math.inf if prospect.network_seconds is None else prospect.network_seconds
-    return Topology(network.name, len(network.edges), network.lam, prospect.rounds, seconds)
+def _make_topology(network: Network, prospect: Prospect) -> TopologyForecast:
+    network_seconds = math.inf if prospect.network_seconds is None else prospect.network_seconds
+    return TopologyForecast(
+        network.name, len(network.edges), network.lam, prospect.rounds, network_seconds
+    )

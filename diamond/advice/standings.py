@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..catalogue import methods_for
 
-FILE = Path(__file__).parent / "standings.json"
+STANDINGS_FILE = Path(__file__).parent / "standings.json"
 
 
 class Standing(NamedTuple):
@@ -25,28 +25,28 @@ class Standing(NamedTuple):
 
 
 @cache
-def standings() -> dict[str, list[Standing]]:
+def load_standings() -> dict[str, list[Standing]]:
     """Return the standings of every suite, best first."""
-    found = json.loads(FILE.read_text(encoding="utf-8"))
-    return {name: [Standing(**row) for row in rows] for name, rows in found.items()}
+    content = json.loads(STANDINGS_FILE.read_text(encoding="utf-8"))
+    return {name: [Standing(**row) for row in rows] for name, rows in content.items()}
 
 
-def suite(level: str, agents: int, kind: str) -> str:
+def closest_suite(level: str, agents: int, kind: str) -> str:
     """Return the suite closest to this lower level, number of agents and kind of network."""
-    near = "one-agent" if agents == 1 else "links" if kind != "symmetric" else level
-    return near if level == "personal" and near in standings() else level
+    candidate = "one-agent" if agents == 1 else "links" if kind != "symmetric" else level
+    return candidate if level == "personal" and candidate in load_standings() else level
 
 
-def leading(level: str, agents: int, kind: str, count: int) -> list[Standing]:
+def leading_methods(level: str, agents: int, kind: str, count: int) -> list[Standing]:
     """Return the best methods of that suite that fit such a problem and network."""
-    right = methods_for(level, kind)
-    there = standings().get(suite(level, agents, kind), [])
-    return [one for one in there if one.method in right][:count]
+    suitable = methods_for(level, kind)
+    suite_standings = load_standings().get(closest_suite(level, agents, kind), [])
+    return [standing for standing in suite_standings if standing.method in suitable][:count]
 
 
-def said(one: Standing, name: str) -> str:
+def describe_standing(standing: Standing, suite: str) -> str:
     """Describe a standing in words."""
     return (
-        f"in the benchmark's suite {name} {one.method} solves {one.untuned} of {one.cases} cases "
-        f"with the steps it chooses, {one.solved} tuned (docs/results/benchmark.md)"
+        f"in the benchmark's suite {suite} {standing.method} solves {standing.untuned} of {standing.cases} cases "
+        f"with the steps it chooses, {standing.solved} tuned (docs/results/benchmark.md)"
     )

@@ -1,6 +1,6 @@
 """Benchmark of all methods on all problems by the same rules."""
 
-from .cases import Case
-from .suites import SUITES, Suite, suite
+from .cases import BenchmarkCase
+from .suites import SUITES, Suite, load_suite
 
-__all__ = ["SUITES", "Case", "Suite", "suite"]
+__all__ = ["SUITES", "BenchmarkCase", "Suite", "load_suite"]

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from .. import data, gallery, network
-from ..metrics.evaluations import dense_early
+from ..metrics.evaluations import geometric_rounds
 from ..network import Network
 from ..problem import Problem
 
 EVALUATIONS = 72  # of a final run, before rounds are rounded: about fifty remain
-Rows = tuple[list[Any], list[Any], list[Any]]  # train, valid, test
+SplitRows = tuple[list[Any], list[Any], list[Any]]  # train, valid, test
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchmarkCase:
     """Problem on a network."""
 
     name: str
@@ -27,35 +27,39 @@ class Case:
     topology: str
     level: str  # the lower level: personal, common or none
     kind: str  # of the network: symmetric, balanced or directed
-    about: Mapping[str, Any]  # everything that defines the case, as JSON: key of the trial cache
-    tables: bool = True  # whether g_yy, and a table of all batches, fit in memory
+    cache_description: Mapping[
+        str, Any
+    ]  # everything that defines the case, as JSON: key of the trial cache
+    tables_fit: bool = True  # whether g_yy, and a table of all batches, fit in memory
 
     @property
-    def measured(self) -> list[int]:
+    def evaluation_rounds(self) -> list[int]:
         """Return the rounds of the evaluations, spaced by a nearly constant factor."""
-        return dense_early(self.rounds, EVALUATIONS)
+        return geometric_rounds(self.rounds, EVALUATIONS)
 
 
-def known(
+def define_case(
     title: str,
     rounds: int,
     batch: int,
     topology: str,
     level: str = "personal",
-    tables: bool = True,
-) -> Callable[..., Case]:
+    tables_fit: bool = True,
+) -> Callable[..., BenchmarkCase]:
     """Decorate a function that makes a problem and a network, as the case of its name."""
 
-    def case(make: Callable[[], tuple[Problem, Network]]) -> Case:
+    def decorate(make: Callable[[], tuple[Problem, Network]]) -> BenchmarkCase:
         name = make.__name__.replace("_", "-")
         kind = "symmetric" if topology not in ("one way", "changing") else "balanced"
-        fixed = title, make, rounds, batch, topology, level, kind, {"case": name}
-        return Case(name, *fixed, tables)
+        fields = title, make, rounds, batch, topology, level, kind, {"case": name}
+        return BenchmarkCase(name, *fields, tables_fit)
 
-    return case
+    return decorate
 
 
-def digits(agents: int, labels: int | None = None, seed: int = 0, coarse: bool = False) -> Rows:
+def digit_rows(
+    agents: int, shards: int | None = None, seed: int = 0, coarse: bool = False
+) -> SplitRows:
     """Return train, valid and test rows of 1,797 digits, iid or `labels` runs per agent.
 
     If `coarse` is true, images have 4 x 4 pixels instead of 8 x 8, for a quarter of the work.
@@ -65,15 +69,15 @@ def digits(agents: int, labels: int | None = None, seed: int = 0, coarse: bool =
         a = np.asarray(a).reshape(-1, 4, 2, 4, 2).mean((2, 4)).reshape(-1, 16)
     parts = (
         data.partition.iid(b, agents, seed)
-        if labels is None
-        else data.partition.by_label(b, agents, seed, shards=labels)
+        if shards is None
+        else data.partition.by_label(b, agents, seed, shards=shards)
     )
     split = data.partition.split(parts, (0.4, 0.4, 0.2), seed)
     train, valid, test = ([{"a": a[i], "b": b[i]} for i in part] for part in split)
     return train, valid, test
 
 
-def scaled_rows(agents: int, ratio: float, seed: int = 0) -> Rows:
+def scaled_rows(agents: int, ratio: float, seed: int = 0) -> SplitRows:
     """Make rows of a regression whose features have scales from 1 down to 1 / `ratio`."""
     random = np.random.default_rng(seed)
     scales = ratio ** -np.linspace(0, 1, 12)
@@ -87,183 +91,195 @@ def scaled_rows(agents: int, ratio: float, seed: int = 0) -> Rows:
     return train, valid, test
 
 
-@known("quadratic, noise 0.5, ring of 8", 1000, 8, "ring")
+@define_case("quadratic, noise 0.5, ring of 8", 1000, 8, "ring")
 def quadratic() -> tuple[Problem, Network]:
     return gallery.quadratic(agents=8, noise=0.5), network.ring(8)
 
 
-@known("quadratic, noise 2, agents that differ more, star of 8", 1000, 8, "star")
+@define_case("quadratic, noise 2, agents that differ more, star of 8", 1000, 8, "star")
 def quadratic_noisy() -> tuple[Problem, Network]:
-    made = gallery.quadratic(agents=8, noise=2.0, heterogeneity=3.0)
-    return made, network.star(8)
+    problem = gallery.quadratic(agents=8, noise=2.0, heterogeneity=3.0)
+    return problem, network.star(8)
 
 
-@known("quadratic, lower level of condition 100, grid of 9", 1500, 8, "grid")
+@define_case("quadratic, lower level of condition 100, grid of 9", 1500, 8, "grid")
 def quadratic_stiff() -> tuple[Problem, Network]:
-    made = gallery.quadratic(agents=9, mu=0.05, L=5.0, noise=0.2)
-    return made, network.grid(3, 3)
+    problem = gallery.quadratic(agents=9, mu=0.05, L=5.0, noise=0.2)
+    return problem, network.grid(3, 3)
 
 
-@known("penalties of a ridge regression, scales 1 to 1/10, path of 6", 1500, 16, "path")
+@define_case("penalties of a ridge regression, scales 1 to 1/10, path of 6", 1500, 16, "path")
 def ridge() -> tuple[Problem, Network]:
     return gallery.regression(*scaled_rows(6, 10.0)), network.path(6)
 
 
-@known(
+@define_case(
     "penalties of softmax regressions, digits, random graph of 9",
     1000,
     16,
     "random",
-    tables=False,
+    tables_fit=False,
 )
 def penalties() -> tuple[Problem, Network]:
-    made = gallery.hyperparameter(*digits(9), classes=10)
-    return made, network.erdos_renyi(9, p=0.4, seed=0)
+    problem = gallery.hyperparameter(*digit_rows(9), classes=10)
+    return problem, network.erdos_renyi(9, p=0.4, seed=0)
 
 
-@known("penalties of support vectors, digits, ring of 6", 1000, 16, "ring", tables=False)
+@define_case("penalties of support vectors, digits, ring of 6", 1000, 16, "ring", tables_fit=False)
 def support_vectors() -> tuple[Problem, Network]:
-    return gallery.support_vectors(*digits(6), classes=10), network.ring(6)
+    return gallery.support_vectors(*digit_rows(6), classes=10), network.ring(6)
 
 
-@known("meta-learning, digits by label, random graph of 9", 1000, 16, "random", tables=False)
+@define_case(
+    "meta-learning, digits by label, random graph of 9", 1000, 16, "random", tables_fit=False
+)
 def meta_learning() -> tuple[Problem, Network]:
-    made = gallery.meta_learning(*digits(9, labels=2))
-    return made, network.erdos_renyi(9, p=0.4, seed=0)
+    problem = gallery.meta_learning(*digit_rows(9, shards=2))
+    return problem, network.erdos_renyi(9, p=0.4, seed=0)
 
 
-@known("actors and critics, tabular game, random graph of 9", 1000, 6, "random")
+@define_case("actors and critics, tabular game, random graph of 9", 1000, 6, "random")
 def actor_critic() -> tuple[Problem, Network]:
     return gallery.actor_critic(), network.erdos_renyi(9, p=0.4, seed=0)
 
 
-@known("quadratic in common, noise 0.5, ring of 8", 1000, 8, "ring", "common")
+@define_case("quadratic in common, noise 0.5, ring of 8", 1000, 8, "ring", "common")
 def common_quadratic() -> tuple[Problem, Network]:
-    made = gallery.quadratic(agents=8, noise=0.5, lower_level="common")
-    return made, network.ring(8)
+    problem = gallery.quadratic(agents=8, noise=0.5, lower_level="common")
+    return problem, network.ring(8)
 
 
-@known(
+@define_case(
     "quadratic in common, noise 2, agents that differ more, star of 8", 1000, 8, "star", "common"
 )
 def common_noisy() -> tuple[Problem, Network]:
-    made = gallery.quadratic(agents=8, noise=2.0, heterogeneity=3.0, lower_level="common")
-    return made, network.star(8)
+    problem = gallery.quadratic(agents=8, noise=2.0, heterogeneity=3.0, lower_level="common")
+    return problem, network.star(8)
 
 
-@known("quadratic in common, larger, exponential graph of 16", 1000, 8, "exponential", "common")
+@define_case(
+    "quadratic in common, larger, exponential graph of 16", 1000, 8, "exponential", "common"
+)
 def common_wide() -> tuple[Problem, Network]:
-    made = gallery.quadratic(agents=16, upper=10, lower=20, noise=0.5, lower_level="common")
-    return made, network.exponential(16)
+    problem = gallery.quadratic(agents=16, upper=10, lower=20, noise=0.5, lower_level="common")
+    return problem, network.exponential(16)
 
 
-@known("cleaning of labels, digits of 4 x 4, ring of 5", 1000, 32, "ring", "common", tables=False)
+@define_case(
+    "cleaning of labels, digits of 4 x 4, ring of 5", 1000, 32, "ring", "common", tables_fit=False
+)
 def hyper_cleaning() -> tuple[Problem, Network]:
-    return gallery.hyper_cleaning(*digits(5, coarse=True)), network.ring(5)
+    return gallery.hyper_cleaning(*digit_rows(5, coarse=True)), network.ring(5)
 
 
-@known(
+@define_case(
     "cleaning of labels, digits of 4 x 4 by label, random graph of 9",
     1000,
     32,
     "random",
     "common",
-    tables=False,
+    tables_fit=False,
 )
 def hyper_cleaning_skewed() -> tuple[Problem, Network]:
-    made = gallery.hyper_cleaning(*digits(9, labels=3, coarse=True))
-    return made, network.erdos_renyi(9, p=0.4, seed=0)
+    problem = gallery.hyper_cleaning(*digit_rows(9, shards=3, coarse=True))
+    return problem, network.erdos_renyi(9, p=0.4, seed=0)
 
 
-@known("evaluation of a policy, ring of 5", 1000, 8, "ring", "common")
+@define_case("evaluation of a policy, ring of 5", 1000, 8, "ring", "common")
 def policy_evaluation() -> tuple[Problem, Network]:
     return gallery.policy_evaluation(), network.ring(5)
 
 
-@known("quadratic, noise 0.5, one agent", 1000, 8, "alone")
+@define_case("quadratic, noise 0.5, one agent", 1000, 8, "alone")
 def alone_quadratic() -> tuple[Problem, Network]:
     return gallery.quadratic(agents=1, rows=320, noise=0.5), network.complete(1)
 
 
-@known("quadratic, lower level of condition 100, one agent", 1500, 8, "alone")
+@define_case("quadratic, lower level of condition 100, one agent", 1500, 8, "alone")
 def alone_stiff() -> tuple[Problem, Network]:
-    made = gallery.quadratic(agents=1, rows=320, mu=0.05, L=5.0, noise=0.2)
-    return made, network.complete(1)
+    problem = gallery.quadratic(agents=1, rows=320, mu=0.05, L=5.0, noise=0.2)
+    return problem, network.complete(1)
 
 
-@known(
+@define_case(
     "penalties of softmax regressions, digits of 4 x 4, one agent",
     1000,
     32,
     "alone",
-    tables=False,
+    tables_fit=False,
 )
 def alone_penalties() -> tuple[Problem, Network]:
-    return gallery.hyperparameter(*digits(1, coarse=True), classes=10), network.complete(1)
+    return gallery.hyperparameter(*digit_rows(1, coarse=True), classes=10), network.complete(1)
 
 
-@known("penalties of a ridge regression, scales 1 to 1/10, one agent", 1500, 16, "alone")
+@define_case("penalties of a ridge regression, scales 1 to 1/10, one agent", 1500, 16, "alone")
 def alone_ridge() -> tuple[Problem, Network]:
     return gallery.regression(*scaled_rows(1, 10.0)), network.complete(1)
 
 
-@known("cleaning of labels, digits of 4 x 4, one agent", 1000, 32, "alone", tables=False)
+@define_case("cleaning of labels, digits of 4 x 4, one agent", 1000, 32, "alone", tables_fit=False)
 def alone_cleaning() -> tuple[Problem, Network]:
-    made = gallery.hyper_cleaning(*digits(1, coarse=True), lower_level="personal")
-    return made, network.complete(1)
+    problem = gallery.hyper_cleaning(*digit_rows(1, coarse=True), lower_level="personal")
+    return problem, network.complete(1)
 
 
-@known("meta-learning, digits of 4 x 4, one agent", 1000, 32, "alone", tables=False)
+@define_case("meta-learning, digits of 4 x 4, one agent", 1000, 32, "alone", tables_fit=False)
 def alone_meta_learning() -> tuple[Problem, Network]:
-    return gallery.meta_learning(*digits(1, coarse=True)), network.complete(1)
+    return gallery.meta_learning(*digit_rows(1, coarse=True)), network.complete(1)
 
 
-def linked(net: Network) -> tuple[Problem, Network]:
+def make_linked(base: Network) -> tuple[Problem, Network]:
     """Penalize the regressions of eight agents, over links of 1 Mbit/s."""
-    made = gallery.hyperparameter(*digits(8, coarse=True), classes=10)
-    return made, net.with_links(rate=1e6, latency=0.01)
+    problem = gallery.hyperparameter(*digit_rows(8, coarse=True), classes=10)
+    return problem, base.with_links(rate=1e6, latency=0.01)
 
 
-@known("penalties, digits of 4 x 4, ring of 8 at 1 Mbit/s", 1000, 16, "ring", tables=False)
+@define_case(
+    "penalties, digits of 4 x 4, ring of 8 at 1 Mbit/s", 1000, 16, "ring", tables_fit=False
+)
 def links_perfect() -> tuple[Problem, Network]:
-    return linked(network.ring(8))
+    return make_linked(network.ring(8))
 
 
-@known(
+@define_case(
     "penalties, digits of 4 x 4, ring of 8 at 1 Mbit/s, 10 % of the messages lost",
     1000,
     16,
     "ring",
-    tables=False,
+    tables_fit=False,
 )
 def links_dropping() -> tuple[Problem, Network]:
-    return linked(network.ring(8).through(network.channels.drops(0.1)))
+    return make_linked(network.ring(8).through(network.channels.drops(0.1)))
 
 
-@known(
+@define_case(
     "penalties, digits of 4 x 4, ring of 8 at 1 Mbit/s, 4 bits a number",
     1000,
     16,
     "ring",
-    tables=False,
+    tables_fit=False,
 )
 def links_four_bits() -> tuple[Problem, Network]:
-    return linked(network.ring(8).through(network.channels.quantized(4)))
+    return make_linked(network.ring(8).through(network.channels.quantized(4)))
 
 
-@known(
-    "penalties, digits of 4 x 4, one-way ring of 8 at 1 Mbit/s", 1000, 16, "one way", tables=False
+@define_case(
+    "penalties, digits of 4 x 4, one-way ring of 8 at 1 Mbit/s",
+    1000,
+    16,
+    "one way",
+    tables_fit=False,
 )
 def links_one_way() -> tuple[Problem, Network]:
-    return linked(network.one_way_ring(8))
+    return make_linked(network.one_way_ring(8))
 
 
-@known(
+@define_case(
     "penalties, digits of 4 x 4, one peer a round of 8 at 1 Mbit/s",
     1000,
     16,
     "changing",
-    tables=False,
+    tables_fit=False,
 )
 def links_one_peer() -> tuple[Problem, Network]:
-    return linked(network.one_peer(8))
+    return make_linked(network.one_peer(8))

@@ -2,21 +2,25 @@
 
 from pathlib import Path
 
-from ..report.report_page import SHARED, STYLE, fill, read, write
-from .leaderboard_payload import payload
+from ..report.report_page import SHARED_SCRIPTS, STYLE, fill_template, read_asset, write_page
+from .leaderboard_payload import collect_leaderboard_data
 from .suite_results import Results
 
 HERE = Path(__file__).parent / "page"
-OWN = "state standings about costs profile ranks curves constants untuned failures main".split()
-SCRIPTS = [*SHARED, *(HERE / f"{name}.js" for name in OWN)]
+LEADERBOARD_SCRIPT_NAMES = (
+    "state standings about costs profile ranks curves constants untuned failures main".split()
+)
+SCRIPTS = [*SHARED_SCRIPTS, *(HERE / f"{name}.js" for name in LEADERBOARD_SCRIPT_NAMES)]
 
 
-def build(found: Results, out: Path) -> Path:
+def build_leaderboard(results: Results, out: Path) -> Path:
     """Write the page of these results as one HTML file without external requests."""
-    return write(render(found), Path(out))
+    return write_page(render_leaderboard(results), Path(out))
 
 
-def render(found: Results) -> str:
+def render_leaderboard(results: Results) -> str:
     """Render the page as text, in the style of reports."""
-    style = read(STYLE) + read(HERE / "bench.css")
-    return fill(HERE / "bench.html", payload(found), SCRIPTS, {"style": style})
+    style = read_asset(STYLE) + read_asset(HERE / "bench.css")
+    return fill_template(
+        HERE / "bench.html", collect_leaderboard_data(results), SCRIPTS, {"style": style}
+    )

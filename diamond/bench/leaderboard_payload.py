@@ -9,14 +9,14 @@ from typing import Any
 
 from ..records.plot_colors import assign_colours
 from ..records.strict_json import replace_nonfinite
-from .curves import curve
+from .curves import gap_curve
 from .run_suite import Pair
-from .statistics import TAU, failures, nemenyi, table, targets
-from .suite_results import Results, costs
+from .statistics import TAU, compute_targets, cost_table, list_failures, nemenyi_quantile
+from .suite_results import Results, counted_costs
 
 TAUS = (0.3, TAU, 0.03, 0.01)
-KINDS = ("tuned", "untuned")
-WORDS = {
+RUN_KINDS = ("tuned", "untuned")
+COST_TITLES = {
     "round": "rounds",
     "samples": "samples per agent",
     "calls": "gradients and products per agent, in rows",
@@ -25,60 +25,71 @@ WORDS = {
     "network_seconds": "seconds on the network's links",
 }
 # Methods that share a colour have different markers; dashes mark runs without tuning.
-MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon")
+MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon")
 
 
-def payload(found: Results) -> dict[str, Any]:
+def collect_leaderboard_data(results: Results) -> dict[str, Any]:
     """Collect the data of the page from these results."""
-    pairs, names = found["pairs"], costs(found)
-    wanted = {tau: targets(pairs, tau) for tau in TAUS}
-    met = [name for name in found["cases"] if name in wanted[TAU]]
-    about = ("suite", "version", "machine", "settings", "seeds", "tuning_seeds")
-    longer = lambda pair: sum("upper_loss" in trial for trial in pair["tried"])
-    tried = sum(len(p["tried"]) + longer(p) * len(found["tuning_seeds"]) for p in pairs)
-    made = {
-        "title": f"Benchmark {found['suite']}",
-        **{key: found[key] for key in about},
-        "runs": tried + sum(len(pair[kind]) for pair in pairs for kind in KINDS),
-        "costs": {name: WORDS[name] for name in names},
+    pairs, names = results["pairs"], counted_costs(results)
+    levels = {tau: compute_targets(pairs, tau) for tau in TAUS}
+    measured_cases = [name for name in results["cases"] if name in levels[TAU]]
+    copied_keys = ("suite", "version", "machine", "settings", "seeds", "tuning_seeds")
+    count_full_trials = lambda pair: sum("upper_loss" in trial for trial in pair["tried"])
+    trials = sum(
+        len(p["tried"]) + count_full_trials(p) * len(results["tuning_seeds"]) for p in pairs
+    )
+    data = {
+        "title": f"Benchmark {results['suite']}",
+        **{key: results[key] for key in copied_keys},
+        "runs": trials + sum(len(pair[kind]) for pair in pairs for kind in RUN_KINDS),
+        "costs": {name: COST_TITLES[name] for name in names},
         "taus": [str(tau) for tau in TAUS],
         "tau": str(TAU),
-        "cases": [_case(name, found["cases"][name], wanted) for name in met],
-        "methods": _methods(found["methods"]),
-        "nemenyi": {str(k): nemenyi(k) for k in range(2, len(found["methods"]) + 1)},
+        "cases": [_describe_case(name, results["cases"][name], levels) for name in measured_cases],
+        "methods": _describe_methods(results["methods"]),
+        "nemenyi": {str(k): nemenyi_quantile(k) for k in range(2, len(results["methods"]) + 1)},
         "table": {
-            str(tau): {kind: _rows(pairs, names, tau, kind) for kind in KINDS} for tau in TAUS
+            str(tau): {kind: _cost_rows(pairs, names, tau, kind) for kind in RUN_KINDS}
+            for tau in TAUS
         },
-        "failures": {str(tau): failures(pairs, tau) for tau in TAUS},
-        "constants": [_constants(pair) for pair in pairs],
+        "failures": {str(tau): list_failures(pairs, tau) for tau in TAUS},
+        "constants": [_describe_constants(pair) for pair in pairs],
         "curves": [
             {"case": pair["case"], "method": pair["method"]}
-            | {kind: curve(pair[kind], wanted[TAU][pair["case"]], names) for kind in KINDS}
+            | {kind: gap_curve(pair[kind], levels[TAU][pair["case"]], names) for kind in RUN_KINDS}
             for pair in pairs
         ],
     }
-    strict: dict[str, Any] = replace_nonfinite(made)
+    strict: dict[str, Any] = replace_nonfinite(data)
     return strict
 
 
-def _case(name: str, about: dict[str, Any], wanted: dict[float, Any]) -> dict[str, Any]:
-    at = wanted[TAU][name]
-    targets = {str(tau): wanted[tau][name]["target"] for tau in TAUS}
-    return {"name": name, **about, "start": at["start"], "lowest": at["lowest"], "targets": targets}
+def _describe_case(
+    name: str, description: dict[str, Any], levels: dict[float, Any]
+) -> dict[str, Any]:
+    level = levels[TAU][name]
+    targets = {str(tau): levels[tau][name]["target"] for tau in TAUS}
+    return {
+        "name": name,
+        **description,
+        "start": level["start"],
+        "lowest": level["lowest"],
+        "targets": targets,
+    }
 
 
-def _methods(described: dict[str, dict[str, str]]) -> list[dict[str, str]]:
-    shades, used = assign_colours(described), defaultdict[str, int](int)
+def _describe_methods(descriptions: dict[str, dict[str, str]]) -> list[dict[str, str]]:
+    colours, uses = assign_colours(descriptions), defaultdict[str, int](int)
     methods = []
-    for name, about in described.items():
-        mark = MARKS[used[shades[name]] % len(MARKS)]
-        used[shades[name]] += 1
-        methods.append({"name": name, "colour": shades[name], "mark": mark, **about})
+    for name, description in descriptions.items():
+        marker = MARKERS[uses[colours[name]] % len(MARKERS)]
+        uses[colours[name]] += 1
+        methods.append({"name": name, "colour": colours[name], "mark": marker, **description})
     return methods
 
 
-def _rows(pairs: list[Pair], names: list[str], tau: float, kind: str) -> list[dict[str, Any]]:
-    """Return `statistics.table` with median, low and high of every counted cost."""
+def _cost_rows(pairs: list[Pair], names: list[str], tau: float, kind: str) -> list[dict[str, Any]]:
+    """Return `statistics.cost_table` with median, low and high of every counted cost."""
     return [
         {key: row[key] for key in ("case", "method", "seeds", "reached")}
         | {
@@ -88,27 +99,27 @@ def _rows(pairs: list[Pair], names: list[str], tau: float, kind: str) -> list[di
                 if not math.isnan(row[name])
             }
         }
-        for row in table(pairs, names, tau, kind)
+        for row in cost_table(pairs, names, tau, kind)
     ]
 
 
-def _constants(pair: Pair) -> dict[str, Any]:
+def _describe_constants(pair: Pair) -> dict[str, Any]:
     """Return the best constants, and whether a wider grid might find better ones."""
-    tried, numbers, edges = pair["tried"], pair["numbers"], {}
+    trials, numbers, edges = pair["tried"], pair["numbers"], {}
     for name, value in numbers.items():
-        values = sorted({trial["numbers"][name] for trial in tried})
+        values = sorted({trial["numbers"][name] for trial in trials})
         if len(values) > 1 and value in (values[0], values[-1]):
             edges[name] = "smallest" if value == values[0] else "largest"
     return {
         "case": pair["case"],
         "method": pair["method"],
         "numbers": numbers,
-        "tried": len(tried),
-        "lost": sum(_lost(trial) for trial in tried),
+        "tried": len(trials),
+        "lost": sum(_trial_diverged(trial) for trial in trials),
         "edges": edges,
     }
 
 
-def _lost(trial: dict[str, Any]) -> bool:
+def _trial_diverged(trial: dict[str, Any]) -> bool:
     """Return whether a setting diverged, in a short or a full run."""
     return not all(math.isfinite(trial[k]) for k in ("short", "upper_loss") if k in trial)

@@ -18,19 +18,18 @@ import numpy as np
 from ..hardware.cores import pinned_process_pool
 from ..interface.round_interface import Algorithm
 from ..metrics.evaluations import late_rounds
-from ..tuning.successive_halving import Rung, best, split_by_candidate, tune
+from ..tuning.successive_halving import Rung, best_result, split_by_candidate, tune
 from ..tuning.trial_cache import Trial, TrialRequest, cached_trials
-from .cases import Case
-from .suites import KEPT, SHORT, TUNING, Suite
-from .suites import suite as read
-from .tunable_values import factors, tunable
+from .cases import BenchmarkCase
+from .suites import CONTINUED_SHARE, FIRST_TUNING_SEED, SHORT_TRIAL_SHARE, Suite, load_suite
+from .tunable_values import draw_factors, make_tunable
 
 # Columns of a run's history that are kept.
 MEASURES = ("round", "upper_loss")
 # Calls are gradients and products, each on one row.
 COSTS = ("samples", "calls", "bytes", "seconds", "network_seconds")
 Pair = dict[str, Any]
-Setting = tuple[Algorithm, dict[str, float]]  # with its numbers in round 0
+AlgorithmSetting = tuple[Algorithm, dict[str, float]]  # with its numbers in round 0
 
 
 def run_suite(
@@ -45,30 +44,35 @@ def run_suite(
     No pair is begun after `seconds`; pairs that were not begun are left out.
     """
     names = [(case.name, method) for case, method in suite.pairs]
-    apart = sorted(names, key=lambda pair: suite.methods.index(pair[1]))  # share compiled programs
-    jobs = [(suite.source, dict(suite.changes), *pair, folder) for pair in apart]
-    found: dict[tuple[str, str], Pair] = {}
-    for pair in _outcomes(jobs, min(processes, len(jobs)), time.monotonic() + seconds):
-        found[pair["case"], pair["method"]] = pair
+    ordered = sorted(
+        names, key=lambda pair: suite.methods.index(pair[1])
+    )  # share compiled programs
+    jobs = [(suite.source, dict(suite.changes), *pair, folder) for pair in ordered]
+    outcomes: dict[tuple[str, str], Pair] = {}
+    for pair in _run_jobs(jobs, min(processes, len(jobs)), time.monotonic() + seconds):
+        outcomes[pair["case"], pair["method"]] = pair
         on_pair(pair)
-    return [found[name] for name in names if name in found]
+    return [outcomes[name] for name in names if name in outcomes]
 
 
-def _outcomes(jobs: list[Any], processes: int, end: float) -> Iterator[Pair]:
+def _run_jobs(jobs: list[Any], processes: int, deadline: float) -> Iterator[Pair]:
     if processes <= 1:
-        yield from (run_pair(*job) for job in jobs if time.monotonic() < end)
+        yield from (run_pair(*job) for job in jobs if time.monotonic() < deadline)
         return
     with pinned_process_pool(processes) as workers:
         waiting: set[Future[Pair]] = set()
-        left = iter(jobs)
+        remaining = iter(jobs)
         try:
             while True:
-                free = processes - len(waiting) if time.monotonic() < end else 0
-                waiting |= {workers.submit(run_pair, *job) for job in itertools.islice(left, free)}
+                free_workers = processes - len(waiting) if time.monotonic() < deadline else 0
+                waiting |= {
+                    workers.submit(run_pair, *job)
+                    for job in itertools.islice(remaining, free_workers)
+                }
                 if not waiting:
                     return
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                yield from (one.result() for one in done)
+                finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in finished)
         except BaseException:
             workers.shutdown(wait=False, cancel_futures=True)
             raise
@@ -76,48 +80,52 @@ def _outcomes(jobs: list[Any], processes: int, end: float) -> Iterator[Pair]:
 
 def run_pair(source: str, changes: dict[str, Any], name: str, method: str, folder: Path) -> Pair:
     """Tune one method on one case, and run the best setting from other seeds."""
-    suite = read(source, **changes)
+    suite = load_suite(source, **changes)
     (case,) = [case for case in suite.cases if case.name == name]
     with warnings.catch_warnings():  # the results say which runs diverged
         warnings.simplefilter("ignore", RuntimeWarning)
         return _tune_and_run(suite, case, method, folder)
 
 
-def _tune_and_run(suite: Suite, case: Case, method: str, folder: Path) -> Pair:
+def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) -> Pair:
     problem, network = case.make()
-    tuned = tunable(method, problem, network, case.batch, TUNING)
-    settings = suite.settings if tuned.base else 1  # a method without numbers has nothing to tune
-    candidates = [tuned.at(drawn) for drawn in factors(settings)]
+    method_family = make_tunable(method, problem, network, case.batch, FIRST_TUNING_SEED)
+    settings = (
+        suite.settings if method_family.base else 1
+    )  # a method without numbers has nothing to tune
+    candidates = [method_family.at(draw) for draw in draw_factors(settings)]
     backends: dict[Any, Any] = {}
-    short, long = max(1, round(SHORT * case.rounds)), case.rounds
+    short, long = max(1, round(SHORT_TRIAL_SHARE * case.rounds)), case.rounds
 
     def run(
-        settings: Sequence[Setting], seeds: Sequence[int], rounds: int, measured: list[int]
+        settings: Sequence[AlgorithmSetting], seeds: Sequence[int], rounds: int, measured: list[int]
     ) -> list[list[Trial]]:
         """Return the runs of each setting, one per seed."""
-        about = {"case": dict(case.about), "method": method, "batch": case.batch}
-        about |= {"rounds": rounds, "measured": measured, "fixed": str(tuned.fixed)}
+        description = {"case": dict(case.cache_description), "method": method, "batch": case.batch}
+        description |= {"rounds": rounds, "measured": measured, "fixed": str(method_family.fixed)}
         requests = [
-            TrialRequest(algorithm, seed, about | {"numbers": numbers, "seed": seed})
+            TrialRequest(algorithm, seed, description | {"numbers": numbers, "seed": seed})
             for algorithm, numbers in settings
             for seed in seeds
         ]
-        fixed = lambda: problem, network, requests, rounds, measured
-        shared: dict[str, Any] = {"measure": "loss", "backends": backends}
-        found = cached_trials(*fixed, folder / "trials", lambda done: None, **shared)
-        return split_by_candidate(found, len(seeds))
+        inputs = lambda: problem, network, requests, rounds, measured
+        options: dict[str, Any] = {"measure": "loss", "backends": backends}
+        trials = cached_trials(*inputs, folder / "trials", lambda count: None, **options)
+        return split_by_candidate(trials, len(seeds))
 
     results = tune(
         candidates,
         lambda settings, seeds, rounds: run(settings, seeds, rounds, late_rounds(rounds)),
-        range(TUNING, TUNING + suite.tuning_seeds),
-        [Rung(short, 1), Rung(long, suite.tuning_seeds, KEPT)],
+        range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + suite.tuning_seeds),
+        [Rung(short, 1), Rung(long, suite.tuning_seeds, CONTINUED_SHARE)],
         _late_loss,
     )
-    winner = best(results)
-    seeds, fewer = range(suite.seeds), range(suite.untuned_seeds)
-    (tuned_runs,) = run([winner.candidate], seeds, long, case.measured)
-    (untuned_runs,) = run([(tuned.untuned(), {"untuned": 1.0})], fewer, long, case.measured)
+    winner = best_result(results)
+    seeds, untuned_seeds = range(suite.seeds), range(suite.untuned_seeds)
+    (tuned_runs,) = run([winner.candidate], seeds, long, case.evaluation_rounds)
+    (untuned_runs,) = run(
+        [(method_family.untuned(), {"untuned": 1.0})], untuned_seeds, long, case.evaluation_rounds
+    )
     return {
         "case": case.name,
         "method": method,
@@ -127,8 +135,10 @@ def _tune_and_run(suite: Suite, case: Case, method: str, folder: Path) -> Pair:
             {"numbers": result.candidate[1]} | dict(zip(("short", "upper_loss"), result.losses))
             for result in results
         ],
-        "tuned": [_columns(trial, seed) for trial, seed in zip(tuned_runs, seeds)],
-        "untuned": [_columns(trial, seed) for trial, seed in zip(untuned_runs, fewer)],
+        "tuned": [_select_columns(trial, seed) for trial, seed in zip(tuned_runs, seeds)],
+        "untuned": [
+            _select_columns(trial, seed) for trial, seed in zip(untuned_runs, untuned_seeds)
+        ],
     }
 
 
@@ -137,11 +147,11 @@ def _late_loss(trial: Trial) -> float:
     return float(np.mean(trial["history"]["upper_loss"][1:]))  # all but the start
 
 
-def _columns(trial: Trial, seed: int) -> dict[str, Any]:
+def _select_columns(trial: Trial, seed: int) -> dict[str, Any]:
     """Return a run in the columns that statistics need."""
     history = {name: np.asarray(values, float) for name, values in trial["history"].items()}
     history["calls"] = history["gradients"] + history["hvps"] + history["jvps"]
     columns = [name for name in (*MEASURES, *COSTS) if name in history]
-    few = lambda values: [float(f"{value:.6g}") for value in values]
-    kept = {name: few(history[name]) for name in columns}
-    return {"seed": seed, "diverged": trial["diverged"], "history": kept}
+    shorten = lambda values: [float(f"{value:.6g}") for value in values]
+    columns_kept = {name: shorten(history[name]) for name in columns}
+    return {"seed": seed, "diverged": trial["diverged"], "history": columns_kept}

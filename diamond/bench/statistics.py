@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 TAU = 0.1
-LEVEL = 0.95
+CONFIDENCE = 0.95
 Results = dict[str, Any]
 Outcome = dict[str, Any]  # one run: seed, diverged, history
 
 
-def targets(pairs: Sequence[Outcome], tau: float = TAU) -> dict[str, dict[str, float]]:
+def compute_targets(pairs: Sequence[Outcome], tau: float = TAU) -> dict[str, dict[str, float]]:
     """Return `start`, `lowest` and `target` of every case."""
-    found: dict[str, dict[str, float]] = {}
+    levels: dict[str, dict[str, float]] = {}
     for case in dict.fromkeys(pair["case"] for pair in pairs):
         runs = [
             run["history"]["upper_loss"]
@@ -37,40 +37,40 @@ def targets(pairs: Sequence[Outcome], tau: float = TAU) -> dict[str, dict[str, f
         ]
         start = float(np.nanmedian([losses[0] for losses in runs]))
         lowest = min(loss for losses in runs for loss in losses if math.isfinite(loss))
-        found[case] = {"start": start, "lowest": lowest, "target": lowest + tau * (start - lowest)}
-    return found
+        levels[case] = {"start": start, "lowest": lowest, "target": lowest + tau * (start - lowest)}
+    return levels
 
 
-def cost(run: Outcome, target: float, name: str) -> float:
+def cost_to_target(run: Outcome, target: float, name: str) -> float:
     """Return the cost of a run when it reaches the target; infinite if it never does."""
-    return _spent(run, _arrival(run, target), name)
+    return _cost_at(run, _arrival_index(run, target), name)
 
 
-def _arrival(run: Outcome, target: float) -> int | None:
+def _arrival_index(run: Outcome, target: float) -> int | None:
     """Return the evaluation at which a run reaches the target."""
     losses = run["history"]["upper_loss"]
     return next((i for i, loss in enumerate(losses) if loss <= target), None)
 
 
-def _spent(run: Outcome, at: int | None, name: str) -> float:
+def _cost_at(run: Outcome, index: int | None, name: str) -> float:
     if name not in run["history"]:
         return math.nan
-    return math.inf if at is None else float(run["history"][name][at])
+    return math.inf if index is None else float(run["history"][name][index])
 
 
-def median(costs: Sequence[float]) -> float:
+def upper_median(costs: Sequence[float]) -> float:
     """Return the median; of an even number, the larger of the two, which averages no infinity."""
     return sorted(costs)[len(costs) // 2]
 
 
-def interval(costs: Sequence[float]) -> tuple[float, float]:
+def median_interval(costs: Sequence[float]) -> tuple[float, float]:
     """Return the percentile bootstrap interval of the median over the seeds."""
-    low, high = _places(len(costs))
+    low, high = _interval_ranks(len(costs))
     return sorted(costs)[low], sorted(costs)[high]
 
 
 @cache
-def _places(n: int) -> tuple[int, int]:
+def _interval_ranks(n: int) -> tuple[int, int]:
     """Return the ranks of the two of n sorted costs that end the interval.
 
     The median of n draws is at most the k-th smallest cost if n // 2 + 1 draws or more are,
@@ -80,39 +80,41 @@ def _places(n: int) -> tuple[int, int]:
     so the limit over many resamples is known without drawing any.
     """
     share = stats.binom.sf(n // 2, n, np.arange(1, n + 1) / n)
-    low, high = np.searchsorted(share, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.searchsorted(share, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return int(low), int(high)
 
 
-def table(
+def cost_table(
     pairs: Sequence[Outcome], names: Sequence[str], tau: float = TAU, kind: str = "tuned"
 ) -> list[dict[str, Any]]:
     """Return a row per pair: number of seeds that reach the target, and their costs by `names`."""
-    wanted, rows = targets(pairs, tau), []
+    levels, rows = compute_targets(pairs, tau), []
     for pair in pairs:
-        target = wanted[pair["case"]]["target"]
-        arrivals = [(run, _arrival(run, target)) for run in pair[kind]]
+        target = levels[pair["case"]]["target"]
+        arrivals = [(run, _arrival_index(run, target)) for run in pair[kind]]
         row = {"case": pair["case"], "method": pair["method"], "seeds": len(arrivals)}
-        row["reached"] = sum(at is not None for _, at in arrivals)
+        row["reached"] = sum(index is not None for _, index in arrivals)
         for name in names:
-            costs = [_spent(run, at, name) for run, at in arrivals]
-            row[name] = median(costs)
-            row[f"{name}_low"], row[f"{name}_high"] = interval(costs)
+            costs = [_cost_at(run, index, name) for run, index in arrivals]
+            row[name] = upper_median(costs)
+            row[f"{name}_low"], row[f"{name}_high"] = median_interval(costs)
         rows.append(row)
     return rows
 
 
-def matrix(rows: Sequence[dict[str, Any]], name: str) -> tuple[list[str], list[str], NDArray[Any]]:
+def cost_matrix(
+    rows: Sequence[dict[str, Any]], name: str
+) -> tuple[list[str], list[str], NDArray[Any]]:
     """Return (cases, methods, costs): infinite if the target is not reached, nan without a run."""
     cases = list(dict.fromkeys(row["case"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
-    found = np.full((len(cases), len(methods)), np.nan)
+    costs = np.full((len(cases), len(methods)), np.nan)
     for row in rows:
-        found[cases.index(row["case"]), methods.index(row["method"])] = row[name]
-    return cases, methods, found
+        costs[cases.index(row["case"]), methods.index(row["method"])] = row[name]
+    return cases, methods, costs
 
 
-def profiles(costs: NDArray[Any], factors: Sequence[float]) -> NDArray[Any]:
+def performance_profiles(costs: NDArray[Any], factors: Sequence[float]) -> NDArray[Any]:
     """Return (methods, factors): share of cases that a method solves within a factor of the best.
 
     Dolan and More (2002). Cases that no method solves count against all. If the best cost is 0, as
@@ -122,12 +124,12 @@ def profiles(costs: NDArray[Any], factors: Sequence[float]) -> NDArray[Any]:
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.where(costs == best, 1.0, costs / best)
     ratio = np.where(np.isfinite(costs), ratio, np.inf)
-    made = ~np.isnan(costs)
-    within = (ratio[:, :, None] <= np.asarray(factors)) & made[:, :, None]
-    return within.sum(0) / np.maximum(made.sum(0), 1)[:, None]
+    was_run = ~np.isnan(costs)
+    within = (ratio[:, :, None] <= np.asarray(factors)) & was_run[:, :, None]
+    return within.sum(0) / np.maximum(was_run.sum(0), 1)[:, None]
 
 
-def ranks(costs: NDArray[Any]) -> tuple[NDArray[Any], float]:
+def average_ranks(costs: NDArray[Any]) -> tuple[NDArray[Any], float]:
     """Return the shared-case rank of every method and the critical difference
 
         q_k sqrt(k (k + 1) / (6 n))
@@ -135,59 +137,67 @@ def ranks(costs: NDArray[Any]) -> tuple[NDArray[Any], float]:
     beyond which two of k methods on n cases differ (Nemenyi; Demsar 2006). The shared-case rank is
     the average over the cases that all methods met. Equal costs, also infinite ones, share ranks.
     """
-    met = costs[~np.isnan(costs).any(1)]
-    n, k = met.shape
+    shared = costs[~np.isnan(costs).any(1)]
+    n, k = shared.shape
     if n == 0 or k < 2:
         return np.full(costs.shape[1], np.nan), math.nan
-    average = stats.rankdata(met, axis=1).mean(0)
-    return average, nemenyi(k) * math.sqrt(k * (k + 1) / (6 * n))
+    average = stats.rankdata(shared, axis=1).mean(0)
+    return average, nemenyi_quantile(k) * math.sqrt(k * (k + 1) / (6 * n))
 
 
 @cache
-def nemenyi(k: int) -> float:
+def nemenyi_quantile(k: int) -> float:
     """Return q_k: the 95 % quantile of the range of k normal variables, over sqrt(2)."""
-    return float(stats.studentized_range.ppf(LEVEL, k, math.inf)) / math.sqrt(2)
+    return float(stats.studentized_range.ppf(CONFIDENCE, k, math.inf)) / math.sqrt(2)
 
 
-def failures(pairs: Sequence[Outcome], tau: float = TAU) -> list[dict[str, Any]]:
+def list_failures(pairs: Sequence[Outcome], tau: float = TAU) -> list[dict[str, Any]]:
     """List failures by kind: divergence, ending above the start, target not reached.
 
     `short` are the runs that missed the target without the other failures.
     """
-    wanted, found = targets(pairs, tau), []
+    levels, failures = compute_targets(pairs, tau), []
     for pair in pairs:
-        at = wanted[pair["case"]]
+        level = levels[pair["case"]]
         for kind in ("tuned", "untuned"):
             runs = pair[kind]
             ends = [run["history"]["upper_loss"][-1] for run in runs]
             diverged = [run["diverged"] is not None for run in runs]
-            above = [not end <= at["start"] and not bad for end, bad in zip(ends, diverged)]
-            missed = [not math.isfinite(cost(run, at["target"], "round")) for run in runs]
-            short = [m and not a and not d for m, a, d in zip(missed, above, diverged)]
-            if not any((*missed, *diverged, *above)):
+            is_above = [
+                not end <= level["start"] and not has_diverged
+                for end, has_diverged in zip(ends, diverged)
+            ]
+            has_missed = [
+                not math.isfinite(cost_to_target(run, level["target"], "round")) for run in runs
+            ]
+            is_short = [m and not a and not d for m, a, d in zip(has_missed, is_above, diverged)]
+            if not any((*has_missed, *diverged, *is_above)):
                 continue
-            found.append(
+            failures.append(
                 {
                     "case": pair["case"],
                     "method": pair["method"],
                     "kind": kind,
                     "seeds": len(runs),
                     "diverged": sum(diverged),
-                    "above_start": sum(above),
-                    "missed": sum(missed),
-                    "short": sum(short),
-                    "left": _left([end for end, bad in zip(ends, diverged) if not bad], at),
+                    "above_start": sum(is_above),
+                    "missed": sum(has_missed),
+                    "short": sum(is_short),
+                    "left": _final_gap(
+                        [end for end, has_diverged in zip(ends, diverged) if not has_diverged],
+                        level,
+                    ),
                 }
             )
-    return found
+    return failures
 
 
-def _left(ended: Sequence[float], at: dict[str, float]) -> float:
+def _final_gap(losses: Sequence[float], level: dict[str, float]) -> float:
     """Return the final gap: the median of the runs that finished."""
-    return float(gap(np.median(ended), at)) if ended else math.nan
+    return float(relative_gap(np.median(losses), level)) if losses else math.nan
 
 
-def gap(loss: Any, at: dict[str, float]) -> Any:
+def relative_gap(loss: Any, level: dict[str, float]) -> Any:
     """Return (loss - lowest) / (start - lowest): 1 at the start of a case, 0 at the lowest loss."""
-    way = at["start"] - at["lowest"]
-    return (np.asarray(loss, float) - at["lowest"]) / (way or math.nan)
+    decrease = level["start"] - level["lowest"]
+    return (np.asarray(loss, float) - level["lowest"]) / (decrease or math.nan)

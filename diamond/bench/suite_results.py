@@ -13,14 +13,14 @@ from .. import catalogue
 from .._version import __version__
 from ..records.strict_json import dumps, restore_nan
 from .run_suite import COSTS, Pair
-from .statistics import TAU, matrix, ranks, table
-from .suites import TUNING, Suite
+from .statistics import TAU, average_ranks, cost_matrix, cost_table
+from .suites import FIRST_TUNING_SEED, Suite
 
-RESULTS, SHOWN = "results.json", ("round", *COSTS)
+RESULTS, COST_COLUMNS = "results.json", ("round", *COSTS)
 Results = dict[str, Any]
 
 
-def results(suite: Suite, pairs: Sequence[Pair], processes: int) -> Results:
+def collect_results(suite: Suite, pairs: Sequence[Pair], processes: int) -> Results:
     """Collect the data of the page and the tables."""
     import jax
 
@@ -36,7 +36,7 @@ def results(suite: Suite, pairs: Sequence[Pair], processes: int) -> Results:
         },
         "settings": suite.settings,
         "seeds": list(range(suite.seeds)),
-        "tuning_seeds": list(range(TUNING, TUNING + suite.tuning_seeds)),
+        "tuning_seeds": list(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + suite.tuning_seeds)),
         "cases": {
             case.name: {
                 "title": case.title,
@@ -47,65 +47,67 @@ def results(suite: Suite, pairs: Sequence[Pair], processes: int) -> Results:
             }
             for case in suite.cases
         },
-        "methods": {name: _described(name) for name in used},
+        "methods": {name: _describe_method(name) for name in used},
         "pairs": list(pairs),
     }
 
 
-def _described(name: str) -> dict[str, str]:
-    found = catalogue.describe_method(name)
+def _describe_method(name: str) -> dict[str, str]:
+    row = catalogue.describe_method(name)
     return {
-        "solves": found.solves,
-        "oracle": found.directions,
-        "estimator": found.estimator,
-        "moves": found.moves,
-        "networks": found.networks,
-        "reference": found.reference,
+        "solves": row.solves,
+        "oracle": row.directions,
+        "estimator": row.estimator,
+        "moves": row.moves,
+        "networks": row.networks,
+        "reference": row.reference,
     }
 
 
-def write(folder: Path, found: Results) -> Path:
+def write_results(folder: Path, results: Results) -> Path:
     """Write the numbers as `results.json` and the costs to the target as `costs.csv`."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / RESULTS
-    for name, text in {RESULTS: dumps(found), "costs.csv": as_csv(found)}.items():
+    for name, text in {RESULTS: dumps(results), "costs.csv": format_csv(results)}.items():
         draft = folder / f"{name}.tmp"
         draft.write_text(text, encoding="utf-8")
         draft.replace(folder / name)
     return path
 
 
-def load(path: Path) -> Results:
-    """Load the output of `write` from its folder or file."""
+def load_results(path: Path) -> Results:
+    """Load the output of `write_results` from its folder or file."""
     path = path / RESULTS if path.is_dir() else path
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        results = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as cause:
         raise ValueError(f"{path} is not a file of results: {cause}") from None
-    if not isinstance(found, dict) or "pairs" not in found:
+    if not isinstance(results, dict) or "pairs" not in results:
         raise ValueError(f"{path} is not a file of results: it has no `pairs`")
-    for pair in found["pairs"]:
+    for pair in results["pairs"]:
         for run in (*pair["tuned"], *pair["untuned"]):
             run["history"] = restore_nan(run["history"])
-        for tried in pair["tried"]:  # null means diverged, absent means not run
-            made = ("short", "upper_loss")
-            tried |= {k: math.inf if tried[k] is None else tried[k] for k in made if k in tried}
-    return found
+        for trial in pair["tried"]:  # null means diverged, absent means not run
+            loss_keys = ("short", "upper_loss")
+            trial |= {
+                k: math.inf if trial[k] is None else trial[k] for k in loss_keys if k in trial
+            }
+    return results
 
 
-def costs(found: Results) -> list[str]:
+def counted_costs(results: Results) -> list[str]:
     """List the costs that were counted on at least one case."""
-    counted = {name for pair in found["pairs"] for name in pair["tuned"][0]["history"]}
-    return [name for name in SHOWN if name in counted]
+    counted = {name for pair in results["pairs"] for name in pair["tuned"][0]["history"]}
+    return [name for name in COST_COLUMNS if name in counted]
 
 
-def as_csv(found: Results, tau: float = TAU) -> str:
+def format_csv(results: Results, tau: float = TAU) -> str:
     """Format one line per case and method, tuned and untuned, as CSV."""
-    out, names = io.StringIO(), costs(found)
+    out, names = io.StringIO(), counted_costs(results)
     rows = [
         {"kind": kind} | row
         for kind in ("tuned", "untuned")
-        for row in table(found["pairs"], names, tau, kind)
+        for row in cost_table(results["pairs"], names, tau, kind)
     ]
     writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -113,50 +115,50 @@ def as_csv(found: Results, tau: float = TAU) -> str:
     return out.getvalue()
 
 
-def as_latex(found: Results, cost: str = "calls", tau: float = TAU) -> str:
+def format_latex(results: Results, cost: str = "calls", tau: float = TAU) -> str:
     """Format costs to the target as a LaTeX tabular: one row per method, one column per case."""
-    rows = table(found["pairs"], [cost], tau)
-    cases, methods, medians = matrix(rows, cost)
-    average, _ = ranks(medians)
+    rows = cost_table(results["pairs"], [cost], tau)
+    cases, methods, medians = cost_matrix(rows, cost)
+    mean_ranks, _ = average_ranks(medians)
     best = [min((v for v in column if math.isfinite(v)), default=math.nan) for column in medians]
 
-    def cell(value: float, least: float) -> str:
+    def cell(value: float, best_value: float) -> str:
         if math.isnan(value):
             return ""
         if math.isinf(value):
             return "--"
-        said = f"{value:.3g}"
-        if "e" in said:
-            digits, power = said.split("e")
-            said = f"{digits} \\cdot 10^{{{int(power)}}}"
-        return f"$\\mathbf{{{said}}}$" if value == least else f"${said}$"
+        text = f"{value:.3g}"
+        if "e" in text:
+            digits, power = text.split("e")
+            text = f"{digits} \\cdot 10^{{{int(power)}}}"
+        return f"$\\mathbf{{{text}}}$" if value == best_value else f"${text}$"
 
     names = [name.replace("_", "\\_") for name in methods]
     lines = [f"\\begin{{tabular}}{{l{'r' * len(cases)}r}}", "\\toprule"]
     lines += [" & ".join(["", *cases, "shared-case rank"]) + r" \\", "\\midrule"]
     for j, name in enumerate(names):
         cells = [cell(medians[i, j], best[i]) for i in range(len(cases))]
-        rank = "" if math.isnan(average[j]) else f"{average[j]:.1f}"
+        rank = "" if math.isnan(mean_ranks[j]) else f"{mean_ranks[j]:.1f}"
         lines.append(" & ".join([name, *cells, rank]) + r" \\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
-def summary(found: Results, cost: str = "calls", tau: float = TAU) -> list[dict[str, Any]]:
+def summarize(results: Results, cost: str = "calls", tau: float = TAU) -> list[dict[str, Any]]:
     """Return one row per method: cases solved, tuned and untuned, and its shared-case rank."""
-    rows = {kind: table(found["pairs"], [cost], tau, kind) for kind in ("tuned", "untuned")}
-    _, methods, medians = matrix(rows["tuned"], cost)
-    average, _ = ranks(medians)
-    solved = lambda kind, name: sum(
+    rows = {kind: cost_table(results["pairs"], [cost], tau, kind) for kind in ("tuned", "untuned")}
+    _, methods, medians = cost_matrix(rows["tuned"], cost)
+    mean_ranks, _ = average_ranks(medians)
+    count_solved = lambda kind, name: sum(
         math.isfinite(row[cost]) for row in rows[kind] if row["method"] == name
     )
-    met = lambda name: sum(row["method"] == name for row in rows["tuned"])
-    said = [
+    count_cases = lambda name: sum(row["method"] == name for row in rows["tuned"])
+    rows_by_method = [
         {
             "method": name,
-            "solved": f"{solved('tuned', name)} of {met(name)}",
-            "untuned": f"{solved('untuned', name)} of {met(name)}",
-            "rank": float(average[j]),
+            "solved": f"{count_solved('tuned', name)} of {count_cases(name)}",
+            "untuned": f"{count_solved('untuned', name)} of {count_cases(name)}",
+            "rank": float(mean_ranks[j]),
         }
         for j, name in enumerate(methods)
     ]
-    return sorted(said, key=lambda row: (math.isnan(row["rank"]), row["rank"]))
+    return sorted(rows_by_method, key=lambda row: (math.isnan(row["rank"]), row["rank"]))

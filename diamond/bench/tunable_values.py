@@ -20,27 +20,41 @@ from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..problem import Problem
 from ..schedules.learned import learned_names
-from ..tuning.scaled_schedules import SHAPES, WEIGHTS, chosen, first, times
+from ..tuning.scaled_schedules import SHAPES, WEIGHTS, first_value, make_schedules, scale_schedule
 
 # Each factor is drawn log-uniformly between these multiples of the learned number. alpha reaches
 # further up than down.
-REACH = {"alpha": (1 / 8, 256.0), "beta": (1 / 4, 4.0), "weight": (1 / 8, 8.0), "lam": (1 / 4, 4.0)}
+FACTOR_RANGES = {
+    "alpha": (1 / 8, 256.0),
+    "beta": (1 / 4, 4.0),
+    "weight": (1 / 8, 8.0),
+    "lam": (1 / 4, 4.0),
+}
 # Arguments that each factor scales. AdaSDBO's steps adapt, so `scale` and `first` are tuned.
-MOVES = {"alpha": "alpha", "scale": "alpha", "beta": "beta", "first": "beta", "lam": "lam"}
-MOVES |= dict.fromkeys(WEIGHTS, "weight")
-LARGEST = {"weight": 1.0}
-DRAWS = 20260101  # seed of the factors
+FACTOR_OF_ARGUMENT = {
+    "alpha": "alpha",
+    "scale": "alpha",
+    "beta": "beta",
+    "first": "beta",
+    "lam": "lam",
+}
+FACTOR_OF_ARGUMENT |= dict.fromkeys(WEIGHTS, "weight")
+MAX_VALUES = {"weight": 1.0}
+FACTOR_SEED = 20260101  # seed of the factors
 
 
-def factors(count: int) -> list[dict[str, float]]:
+def draw_factors(count: int) -> list[dict[str, float]]:
     """Return the first `count` draws; a smaller budget uses a prefix of a larger one.
 
     The draws are scrambled Halton points, which leave no large gaps even if they are few.
     """
-    points = qmc.Halton(len(REACH), seed=DRAWS).random(max(0, count - 1))
-    ends = np.log(list(REACH.values())).T
+    points = qmc.Halton(len(FACTOR_RANGES), seed=FACTOR_SEED).random(max(0, count - 1))
+    ends = np.log(list(FACTOR_RANGES.values())).T
     drawn = np.exp(ends[0] + points * (ends[1] - ends[0]))
-    return [dict.fromkeys(REACH, 1.0), *(dict(zip(REACH, map(float, row))) for row in drawn)]
+    return [
+        dict.fromkeys(FACTOR_RANGES, 1.0),
+        *(dict(zip(FACTOR_RANGES, map(float, row))) for row in drawn),
+    ]
 
 
 @dataclass(frozen=True)
@@ -54,33 +68,42 @@ class Tunable:
 
     def at(self, factors: dict[str, float]) -> tuple[Algorithm, dict[str, float]]:
         """Return the method with its numbers times `factors`, and these numbers in round 0."""
-        most = lambda name: LARGEST.get(MOVES[name], math.inf)
-        given = {n: times(v, factors[MOVES[n]], most(n)) for n, v in self.base.items()}
-        return self.make(**self.fixed, **given), {n: first(v) for n, v in given.items()}
+        max_value = lambda name: MAX_VALUES.get(FACTOR_OF_ARGUMENT[name], math.inf)
+        numbers = {
+            n: scale_schedule(v, factors[FACTOR_OF_ARGUMENT[n]], max_value(n))
+            for n, v in self.base.items()
+        }
+        return self.make(**self.fixed, **numbers), {n: first_value(v) for n, v in numbers.items()}
 
     def untuned(self) -> Algorithm:
         """Return the method that learns its numbers."""
         return self.make(**self.free)
 
 
-def tunable(name: str, problem: Problem, network: Network, batch: int, seed: int) -> Tunable:
+def make_tunable(name: str, problem: Problem, network: Network, batch: int, seed: int) -> Tunable:
     """Return the method `name` for tuning on this problem and network.
 
     A method that inverts g_yy by a chain or a warm start is tuned with the chain of eq. (5) and the
     bound that the method learned.
     """
     make = catalogue.maker(name)
-    taken = inspect.signature(make).parameters
-    fixed: dict[str, Any] = {"batch": batch} if "batch" in taken else {}
-    if "order" in taken:
-        fixed["order"] = "atc"
-    free = dict(fixed)
-    numbers = learned_numbers(problem, network, make(**fixed), seed)
-    if "hypergradient" in taken and "lipschitz" in numbers and _is_chain(taken["hypergradient"]):
-        fixed["hypergradient"] = neumann(lipschitz=numbers["lipschitz"])
-    base = chosen(numbers, [name for name in SHAPES if name in taken and "alpha" in numbers])
-    base |= {n: taken[n].default for n in ("lam", "scale", "first") if n in taken}
-    return Tunable(make, fixed, base, free)
+    parameters = inspect.signature(make).parameters
+    fixed_arguments: dict[str, Any] = {"batch": batch} if "batch" in parameters else {}
+    if "order" in parameters:
+        fixed_arguments["order"] = "atc"
+    learning_arguments = dict(fixed_arguments)
+    numbers = learned_numbers(problem, network, make(**fixed_arguments), seed)
+    if (
+        "hypergradient" in parameters
+        and "lipschitz" in numbers
+        and _is_chain(parameters["hypergradient"])
+    ):
+        fixed_arguments["hypergradient"] = neumann(lipschitz=numbers["lipschitz"])
+    base = make_schedules(
+        numbers, [name for name in SHAPES if name in parameters and "alpha" in numbers]
+    )
+    base |= {n: parameters[n].default for n in ("lam", "scale", "first") if n in parameters}
+    return Tunable(make, fixed_arguments, base, learning_arguments)
 
 
 def _is_chain(parameter: inspect.Parameter) -> bool:

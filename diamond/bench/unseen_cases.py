@@ -11,7 +11,7 @@ import numpy as np
 from .. import gallery, network
 from ..network import Network
 from ..problem import Problem
-from .cases import Rows, digits, known, scaled_rows
+from .cases import SplitRows, define_case, digit_rows, scaled_rows
 
 Noise = Callable[[np.random.Generator, int], np.ndarray]
 
@@ -37,29 +37,29 @@ def _layers(key: jax.Array) -> tuple[Any, Any]:
     return jnp.full(2, -3.0), y
 
 
-@known(
+@define_case(
     "penalties of the layers of a network of 226 weights, digits of 4 x 4, ring of 5",
     1000,
     16,
     "ring",
-    tables=False,
+    tables_fit=False,
 )
 def network_below() -> tuple[Problem, Network]:
-    train, valid, _ = digits(5, coarse=True)
+    train, valid, _ = digit_rows(5, coarse=True)
     return Problem(_cross_entropy, _penalized, _layers, train, valid), network.ring(5)
 
 
-@known("quadratic, lower level of condition 10,000, ring of 6", 1500, 8, "ring")
+@define_case("quadratic, lower level of condition 10,000, ring of 6", 1500, 8, "ring")
 def condition_10000() -> tuple[Problem, Network]:
     return gallery.quadratic(agents=6, mu=5e-4, L=5.0, noise=0.2), network.ring(6)
 
 
-@known("penalties of a ridge regression, scales 1 to 1/3, grid of 64", 1500, 16, "grid")
+@define_case("penalties of a ridge regression, scales 1 to 1/3, grid of 64", 1500, 16, "grid")
 def sparse_64() -> tuple[Problem, Network]:
     return gallery.regression(*scaled_rows(64, 3.0)), network.grid(8, 8)
 
 
-def plain_rows(counts: Sequence[int], features: int, noise: Noise, seed: int = 0) -> Rows:
+def plain_rows(counts: Sequence[int], features: int, noise: Noise, seed: int = 0) -> SplitRows:
     """Make rows of a regression with four relevant features; noise(random, n) is added."""
     random = np.random.default_rng(seed)
     truth = random.normal(size=features) * (np.arange(features) < 4)
@@ -72,24 +72,26 @@ def plain_rows(counts: Sequence[int], features: int, noise: Noise, seed: int = 0
     return train, valid, test
 
 
-@known("penalties of a ridge regression, noise of Student's t (2.1), ring of 6", 1000, 16, "ring")
+@define_case(
+    "penalties of a ridge regression, noise of Student's t (2.1), ring of 6", 1000, 16, "ring"
+)
 def heavy_tails() -> tuple[Problem, Network]:
     rows = plain_rows([80] * 6, 10, lambda random, n: random.standard_t(2.1, size=n))
     return gallery.regression(*rows), network.ring(6)
 
 
-@known("penalties of a ridge regression, 5 to 5,000 rows, star of 6", 1000, 5, "star")
+@define_case("penalties of a ridge regression, 5 to 5,000 rows, star of 6", 1000, 5, "star")
 def uneven() -> tuple[Problem, Network]:
     counts = [5000, 5, 40, 200, 1000, 5]
     rows = plain_rows(counts, 8, lambda random, n: random.normal(size=n))
     return gallery.regression(*rows), network.star(6)
 
 
-@known("quadratic, x of scale 1e-4, ring of 8", 1000, 8, "ring")
+@define_case("quadratic, x of scale 1e-4, ring of 8", 1000, 8, "ring")
 def tiny_x() -> tuple[Problem, Network]:
-    made = gallery.quadratic(agents=8, noise=0.5)
-    train, valid = ([made.rows[part][i] for i in range(8)] for part in ("train", "valid"))
-    f, g = (partial(_in_small_units, loss) for loss in (made.upper, made.lower))
+    problem = gallery.quadratic(agents=8, noise=0.5)
+    train, valid = ([problem.rows[part][i] for i in range(8)] for part in ("train", "valid"))
+    f, g = (partial(_in_small_units, loss) for loss in (problem.upper, problem.lower))
     start = lambda key: (jnp.zeros(4), jnp.zeros(5))
     return Problem(f, g, start, train, valid, shuffle=False), network.ring(8)
 

@@ -62,7 +62,7 @@ def _select_algorithms(
     names: list[str], experiment: "Experiment", batch: int, level: str, agents: int, kind: str
 ) -> "dict[str, Algorithm]":
     """Return the named algorithms; by default those for such problems and the user's own ones."""
-    from ..advice.recommendation import by_name, tried
+    from ..advice.recommendation import build_algorithms, methods_to_try
     from ..catalogue import methods_for
     from ..config.previews import read_named_algorithm
     from ..config.user_functions import REFERENCE
@@ -77,9 +77,11 @@ def _select_algorithms(
     components = [read_named_algorithm(name) for name in user_names]
     components += [] if names else [part for part in experiment.algorithm if part.sources]
     registry_names = (
-        [name for name in names if name not in user_names] if names else tried(level, agents, kind)
+        [name for name in names if name not in user_names]
+        if names
+        else methods_to_try(level, agents, kind)
     )
-    algorithms = by_name(registry_names, batch)
+    algorithms = build_algorithms(registry_names, batch)
     return algorithms | {part.label: part.build() for part in components}
 
 

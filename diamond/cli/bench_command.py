@@ -70,12 +70,11 @@ def bench(
     """
     with report_errors():
         prepare_jax()
-        from ..bench import leaderboard_page, suite_results
-        from ..bench import suite as read_suite
+        from ..bench import leaderboard_page, load_suite, suite_results
 
         split_names = lambda text: None if text is None else tuple(filter(None, text.split(",")))
         changes = {"methods": split_names(methods), "cases": split_names(cases)}
-        selected = read_suite(suite, settings=settings, seeds=seeds, **changes)
+        selected = load_suite(suite, settings=settings, seeds=seeds, **changes)
         folder = out / selected.name
         process_count = processes or _default_processes()
         if not quiet:
@@ -94,17 +93,21 @@ def bench(
             )
         if not pairs:
             raise typer.Exit(INTERRUPTED)
-        results = suite_results.results(selected, pairs, process_count)
-        suite_results.write(folder, results)
-        written = leaderboard_page.build(results, folder / "page.html")
+        results = suite_results.collect_results(selected, pairs, process_count)
+        suite_results.write_results(folder, results)
+        written = leaderboard_page.build_leaderboard(results, folder / "page.html")
     if json:
         print_json(
-            {"folder": str(folder), "page": str(written), "methods": suite_results.summary(results)}
+            {
+                "folder": str(folder),
+                "page": str(written),
+                "methods": suite_results.summarize(results),
+            }
         )
     elif latex:
-        typer.echo(suite_results.as_latex(results), nl=False)
+        typer.echo(suite_results.format_latex(results), nl=False)
     else:
-        _print_summary(suite_results.summary(results))
+        _print_summary(suite_results.summarize(results))
         typer.echo(f"page: {written}")
 
 

@@ -55,7 +55,7 @@ def demo(
         from ..templates import demo_experiment
 
         plan = plan_comparison(
-            validate(demo_experiment.settings(), Path(), "the demo"), out, "the demo"
+            validate(demo_experiment.experiment_tables(), Path(), "the demo"), out, "the demo"
         )
         network = plan.experiment.network[0].build()
         if not quiet:

@@ -78,9 +78,9 @@ def new(
 ) -> None:
     """Write a commented experiment and a template of your own problem, ready to run."""
     with report_errors():
-        from ..templates.experiment_template import write
+        from ..templates.experiment_template import write_experiment
 
-        for path in write(folder, name, problem):
+        for path in write_experiment(folder, name, problem):
             typer.echo(path)
     print_message(f"try it:  diamond run {folder / name}.toml")
 

@@ -97,9 +97,7 @@ def data(
                 print_json(locations)
             else:
                 for name, location in locations.items():
-                    typer.echo(
-                        f"{name:9} {location or 'not found; downloaded when first used'}"
-                    )
+                    typer.echo(f"{name:9} {location or 'not found; downloaded when first used'}")
             return
         names = [name.strip() for arguments in features or () for name in arguments.split(",")]
         columns = None if features is None else list(filter(None, names))

@@ -154,11 +154,13 @@ def report(
 
 def _draw_figures(runs: Sequence[Path], folder: Path, formats: Sequence[Any]) -> list[Path]:
     """Draw the figures of `diamond.report.figures`."""
-    from ..report.figures import FIXED, draw
+    from ..report.figures import STRIPPED_METADATA, draw_convergence
 
-    if unknown := [kind for kind in formats if kind not in FIXED]:
-        raise typer.BadParameter(f"no format {unknown[0]!r}; {did_you_mean(unknown[0], FIXED)}")
-    return draw(runs, folder, formats=formats)
+    if unknown := [kind for kind in formats if kind not in STRIPPED_METADATA]:
+        raise typer.BadParameter(
+            f"no format {unknown[0]!r}; {did_you_mean(unknown[0], STRIPPED_METADATA)}"
+        )
+    return draw_convergence(runs, folder, formats=formats)
 
 
 @app.command()

@@ -21,19 +21,23 @@ def demo_of_sites(out: Path, quiet: bool, json: bool) -> None:
         import jax
 
         from ..report import build
-        from ..templates.sites_demo import ROUNDS, SITES, VICTIM, Demo, Failed
+        from ..templates.sites_demo import KILLED_SITE, ROUNDS, SITES, SiteFailed, SitesDemo
 
         started = time.monotonic()
         log = lambda message: (
             None if quiet else print_message(f"{time.monotonic() - started:5.1f} s  {message}")
         )
-        demo = Demo(out, log)
-        demo.lay()
-        log(f"{len(SITES)} sites on a ring, created in {demo.place}: {', '.join(SITES)}")
-        log(f"one process each, mutual TLS on loopback, {ROUNDS} rounds; {VICTIM} will be killed")
+        demo = SitesDemo(out, log)
+        demo.write_files()
+        log(
+            f"{len(SITES)} sites on a ring, created in {demo.federation_folder}: {', '.join(SITES)}"
+        )
+        log(
+            f"one process each, mutual TLS on loopback, {ROUNDS} rounds; {KILLED_SITE} will be killed"
+        )
         try:
             demo.run()
-        except Failed as error:
+        except SiteFailed as error:
             print_message(str(error), "red")
             raise typer.Exit(FAILED) from None
         log("all sites have finished; now the same run by diamond.simulate, in one process")

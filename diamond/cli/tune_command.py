@@ -13,8 +13,8 @@ from .inspect_commands import DataFolder
 from .interrupt_handling import exit_on_interrupt
 
 if TYPE_CHECKING:
-    from ..tuning.experiment_grid import Setting
-    from ..tuning.experiment_tuning import Results, Tuning
+    from ..tuning.experiment_grid import TableSetting
+    from ..tuning.experiment_tuning import Tuning, TuningResults
     from ..tuning.successive_halving import Result
 
 SETTINGS_SHOWN = 5  # number of the best settings to print per algorithm, besides the failed ones
@@ -77,7 +77,7 @@ def _tune_cases(
 
     from ..reproduce import paper_commands
     from ..reproduce.paper_case import FULL, QUICK
-    from ..reproduce.paper_tuning import STORE
+    from ..reproduce.paper_tuning import CONSTANTS_FILE
 
     names = list(paper_commands.CASES) if names == ["all"] else names
     if unknown := [name for name in names if name not in paper_commands.CASES]:
@@ -85,7 +85,7 @@ def _tune_cases(
         raise typer.BadParameter(
             f"no case {unknown[0]!r}; {suggestion}, or an experiment's file x.toml"
         )
-    path = store or Path(paper_commands.__file__).with_name(STORE)
+    path = store or Path(paper_commands.__file__).with_name(CONSTANTS_FILE)
     scales = {"full": FULL, "quick": QUICK}
     if scale not in scales:
         raise typer.BadParameter(f"no scale {scale!r}; there are full and quick")
@@ -98,12 +98,12 @@ def _tune_file(
     file: Path, changes: list[str], seeds: int, out: Path, quiet: bool, json: bool
 ) -> None:
     """Tune the experiment of a file."""
-    from ..tuning.experiment_tuning import edges, tuning
-    from ..tuning.successive_halving import best
+    from ..tuning.experiment_tuning import edge_options, plan_tuning
+    from ..tuning.successive_halving import best_result
 
-    plan = tuning(file, changes, out, seeds)
+    plan = plan_tuning(file, changes, out, seeds)
     results = _run_trials(plan, quiet)
-    failed = [label for label, trials in results.items() if best(trials).loss == inf]
+    failed = [label for label, trials in results.items() if best_result(trials).loss == inf]
     path = None if failed else plan.write(results)
     if json:
         print_json(_as_json(plan, results, path))
@@ -111,7 +111,7 @@ def _tune_file(
         for label, trials in results.items():
             _print_settings(label, trials)
     for label, trials in results.items():
-        for edge in edges(trials) if label not in failed else ():
+        for edge in edge_options(trials) if label not in failed else ():
             print_message(
                 f"{label}: the best {edge}; a better value may lie beyond it: extend the list",
                 "yellow",
@@ -125,7 +125,7 @@ def _tune_file(
         typer.echo(f"tuned: {path}\ntry it:  diamond {verb} {path}")
 
 
-def _run_trials(plan: "Tuning", quiet: bool) -> "Results":
+def _run_trials(plan: "Tuning", quiet: bool) -> "TuningResults":
     """Run all trials under a progress bar."""
     from .progress_bars import progress_bar
 
@@ -141,12 +141,12 @@ def _run_trials(plan: "Tuning", quiet: bool) -> "Results":
         return plan.run(advance)
 
 
-def _print_settings(label: str, results: list["Result[Setting]"]) -> None:
+def _print_settings(label: str, results: list["Result[TableSetting]"]) -> None:
     """Print the best settings of an algorithm, and all that failed."""
     from rich.console import Console
     from rich.table import Table
 
-    from ..tuning.experiment_tuning import diverged
+    from ..tuning.experiment_tuning import diverged_trials
 
     finite = sorted(
         (result for result in results if result.loss < inf), key=lambda result: result.loss
@@ -163,7 +163,7 @@ def _print_settings(label: str, results: list["Result[Setting]"]) -> None:
         table.add_row(*("..." for _ in results[0].candidate.options), summary)
     for result in failed:
         rounds_diverged = ", ".join(
-            f"{seed_name}: round {round}" for seed_name, round in diverged(result).items()
+            f"{seed_name}: round {round}" for seed_name, round in diverged_trials(result).items()
         )
         reason = f"diverged ({rounds_diverged})" if rounds_diverged else "the loss is not finite"
         table.add_row(*map(_format_value, result.candidate.options.values()), reason)
@@ -175,15 +175,15 @@ def _format_value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _as_json(plan: "Tuning", results: "Results", path: Path | None) -> dict[str, Any]:
-    from ..tuning.experiment_tuning import diverged, edges
-    from ..tuning.successive_halving import best
+def _as_json(plan: "Tuning", results: "TuningResults", path: Path | None) -> dict[str, Any]:
+    from ..tuning.experiment_tuning import diverged_trials, edge_options
+    from ..tuning.successive_halving import best_result
 
     row = lambda result: {
         "options": result.candidate.options,
         "algorithm": result.candidate.table,
         "upper_loss": result.loss,
-        "diverged": diverged(result),
+        "diverged": diverged_trials(result),
     }
     return {
         "folder": str(plan.path),
@@ -192,8 +192,8 @@ def _as_json(plan: "Tuning", results: "Results", path: Path | None) -> dict[str,
         "trials": plan.trials,
         "algorithms": {
             label: {
-                "best": row(best(settings)),
-                "edges": edges(settings),
+                "best": row(best_result(settings)),
+                "edges": edge_options(settings),
                 "settings": [row(result) for result in settings],
             }
             for label, settings in results.items()

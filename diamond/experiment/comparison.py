@@ -117,11 +117,11 @@ class Comparison:
         Returns:
             The path of the file.
         """
-        from ..report.figures import draw_files
+        from ..report.figures import draw_convergence_files
 
         with tempfile.TemporaryDirectory() as folder:
             self.save(folder)
-            return draw_files([Path(folder)], [Path(path)], relative_to)[0]
+            return draw_convergence_files([Path(folder)], [Path(path)], relative_to)[0]
 
     def save(self, folder: str | Path) -> Path:
         """Save all runs as a folder of run folders, as `diamond compare` does.

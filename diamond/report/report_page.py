@@ -9,13 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .report_payload import dumps, payload
+from .report_payload import collect_report_data, dump_compact
 
 HERE = Path(__file__).parent
 PLOTLY, STYLE = HERE / "vendor" / "plotly-basic.min.js", HERE / "page" / "report.css"
-SHARED = [HERE / "page" / f"{name}.js" for name in "numbers dom chart theme".split()]
-OWN = "data scale convergence target links network costs sensitivity about pace main".split()
-SCRIPTS = [*SHARED, *(HERE / "page" / f"{name}.js" for name in OWN)]
+SHARED_SCRIPTS = [HERE / "page" / f"{name}.js" for name in "numbers dom chart theme".split()]
+REPORT_SCRIPT_NAMES = (
+    "data scale convergence target links network costs sensitivity about pace main".split()
+)
+SCRIPTS = [*SHARED_SCRIPTS, *(HERE / "page" / f"{name}.js" for name in REPORT_SCRIPT_NAMES)]
 
 
 def build(folders: list[Path], out: Path) -> Path:
@@ -28,10 +30,12 @@ def build(folders: list[Path], out: Path) -> Path:
     Returns:
         The path of the file.
     """
-    return write(render(payload([Path(folder) for folder in folders])), Path(out))
+    return write_page(
+        render_report(collect_report_data([Path(folder) for folder in folders])), Path(out)
+    )
 
 
-def write(text: str, out: Path) -> Path:
+def write_page(text: str, out: Path) -> Path:
     """Write a page atomically."""
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(out.name + ".part")
@@ -40,15 +44,15 @@ def write(text: str, out: Path) -> Path:
     return out
 
 
-def render(found: dict[str, Any], live: bool = False) -> str:
+def render_report(data: dict[str, Any], live: bool = False) -> str:
     """Render the page as text; if `live` is true, it polls its server."""
-    parts = {"live": "true" if live else "false", "style": read(STYLE)}
-    return fill(HERE / "page" / "report.html", found, SCRIPTS, parts, live)
+    parts = {"live": "true" if live else "false", "style": read_asset(STYLE)}
+    return fill_template(HERE / "page" / "report.html", data, SCRIPTS, parts, live)
 
 
-def fill(
+def fill_template(
     template: Path,
-    found: dict[str, Any],
+    data: dict[str, Any],
     scripts: Sequence[Path],
     parts: dict[str, str],
     live: bool = False,
@@ -57,20 +61,20 @@ def fill(
 
     The page runs Plotly and its own script only.
     """
-    joined = "\n".join(read(path) for path in scripts)
-    plotly, script = read(PLOTLY), f'"use strict";\n(() => {{\n{joined}\n}})();\n'
+    joined = "\n".join(read_asset(path) for path in scripts)
+    plotly, script = read_asset(PLOTLY), f'"use strict";\n(() => {{\n{joined}\n}})();\n'
     parts = parts | {
-        "title": html.escape(found["title"]),
-        "policy": policy([plotly, script], live),
-        "data": dumps(found).replace("<", "\\u003c"),
+        "title": html.escape(data["title"]),
+        "policy": security_policy([plotly, script], live),
+        "data": dump_compact(data).replace("<", "\\u003c"),
         "plotly": plotly,
         "script": script,
     }
     # In one pass, so that inserted text is not searched again.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read(template))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read_asset(template))
 
 
-def policy(scripts: list[str], live: bool) -> str:
+def security_policy(scripts: list[str], live: bool) -> str:
     """Return the content security policy: these scripts, and no requests elsewhere."""
     digests = [hashlib.sha256(text.encode()).digest() for text in scripts]
     allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
@@ -82,6 +86,6 @@ def policy(scripts: list[str], live: bool) -> str:
 
 
 @cache
-def read(path: Path) -> str:
+def read_asset(path: Path) -> str:
     """Read a file of the package."""
     return path.read_text(encoding="utf-8")

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .paper_case import Case
-from .paper_figures import Line
+from .paper_case import PaperCase
+from .paper_figures import FigureLine
 from .paper_methods import COLOURS
 from .paper_trials import Trial
 
@@ -21,48 +21,56 @@ LABELS = {
     "samples": "rows drawn by an agent",
     "seconds": "seconds (a run's share, if side by side)",
 }
-Found = dict[Line, list[Trial]]
+TrialsByLine = dict[FigureLine, list[Trial]]
 
 
-class Column(NamedTuple):
+class PanelColumn(NamedTuple):
     """Panels in a column: the same lines, one quantity each."""
 
     title: str
-    lines: list[Line]
+    lines: list[FigureLine]
     along: str = "round"
 
 
-def draw(figure: str, found: Found, paths: Sequence[Path]) -> None:
+def draw_figure(figure: str, trials: TrialsByLine, paths: Sequence[Path]) -> None:
     """Draw one column for every setting, against rounds."""
-    titles = list(dict.fromkeys(_title(figure, line.case) for line in found))
-    columns = [Column(t, [x for x in found if _title(figure, x.case) == t]) for t in titles]
-    shown = ["accuracy", "test_loss", "metric"] if figure == "fig4" else ["metric", "upper_loss"]
-    _picture(columns, shown, found, paths)
+    titles = list(dict.fromkeys(_panel_title(figure, line.case) for line in trials))
+    columns = [
+        PanelColumn(title, [line for line in trials if _panel_title(figure, line.case) == title])
+        for title in titles
+    ]
+    measures = ["accuracy", "test_loss", "metric"] if figure == "fig4" else ["metric", "upper_loss"]
+    _draw_panels(columns, measures, trials, paths)
 
 
-def costs(found: Found, paths: Sequence[Path]) -> None:
+def draw_costs(trials: TrialsByLine, paths: Sequence[Path]) -> None:
     """Draw the first setting against rounds, samples and seconds."""
-    first = next(iter(found)).case
-    lines = [line for line in found if line.case == first]
-    columns = [Column(_title("", first), lines, along) for along in ("round", "samples", "seconds")]
-    _picture(columns, ["accuracy", "test_loss"], found, paths)
+    first_case = next(iter(trials)).case
+    lines = [line for line in trials if line.case == first_case]
+    columns = [
+        PanelColumn(_panel_title("", first_case), lines, along)
+        for along in ("round", "samples", "seconds")
+    ]
+    _draw_panels(columns, ["accuracy", "test_loss"], trials, paths)
 
 
-def _picture(columns: list[Column], shown: list[str], found: Found, paths: Sequence[Path]) -> None:
+def _draw_panels(
+    columns: list[PanelColumn], measures: list[str], trials: TrialsByLine, paths: Sequence[Path]
+) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    size = (3.4 * len(columns), 2.9 * len(shown))
-    picture, axes = plt.subplots(
-        len(shown), len(columns), figsize=size, layout="constrained", squeeze=False
+    size = (3.4 * len(columns), 2.9 * len(measures))
+    figure, axes = plt.subplots(
+        len(measures), len(columns), figsize=size, layout="constrained", squeeze=False
     )
     for i, column in enumerate(columns):
-        for axis, key in zip(axes[:, i], shown):
+        for axis, key in zip(axes[:, i], measures):
             for colour, line in zip(PALETTE, column.lines):
-                chosen = COLOURS.get(line.label, colour)
-                _curve(axis, found[line], key, column.along, line.label, chosen)
+                line_colour = COLOURS.get(line.label, colour)
+                _draw_curve(axis, trials[line], key, column.along, line.label, line_colour)
             if key == "metric":
                 axis.set_yscale("log")
             axis.set_xlabel(LABELS[column.along], fontsize=8)
@@ -72,24 +80,26 @@ def _picture(columns: list[Column], shown: list[str], found: Found, paths: Seque
         axes[0][i].set_title(column.title, fontsize=9)
         axes[0][i].legend(fontsize=7)
     for path in paths:
-        picture.savefig(path, dpi=130)
-    plt.close(picture)
+        figure.savefig(path, dpi=130)
+    plt.close(figure)
 
 
-def _title(figure: str, case: Case) -> str:
-    place = f"{case.dataset}, m = {case.agents}, {case.partition}"
-    return place if figure == "fig3" else f"{place}, p = {case.p}"
+def _panel_title(figure: str, case: PaperCase) -> str:
+    title = f"{case.dataset}, m = {case.agents}, {case.partition}"
+    return title if figure == "fig3" else f"{title}, p = {case.p}"
 
 
-def _curve(axis: Any, runs: list[Trial], key: str, along: str, label: str, colour: str) -> None:
-    whole = [run["history"] for run in runs if run["diverged"] is None]
-    if not whole:
-        first = min(run["diverged"] for run in runs)
-        axis.plot([], [], color=colour, label=f"{label}: diverged (round {first})")
+def _draw_curve(
+    axis: Any, runs: list[Trial], key: str, along: str, label: str, colour: str
+) -> None:
+    histories = [run["history"] for run in runs if run["diverged"] is None]
+    if not histories:
+        first_round = min(run["diverged"] for run in runs)
+        axis.plot([], [], color=colour, label=f"{label}: diverged (round {first_round})")
         return
-    if len(whole) < len(runs):
-        label = f"{label} ({len(runs) - len(whole)} of {len(runs)} seeds diverged)"
-    place = np.array([history[along] for history in whole]).mean(0)
-    values = np.array([history[key] for history in whole])
-    axis.plot(place, values.mean(0), color=colour, label=label, lw=1.3)
-    axis.fill_between(place, values.min(0), values.max(0), color=colour, alpha=0.18, lw=0)
+    if len(histories) < len(runs):
+        label = f"{label} ({len(runs) - len(histories)} of {len(runs)} seeds diverged)"
+    positions = np.array([history[along] for history in histories]).mean(0)
+    values = np.array([history[key] for history in histories])
+    axis.plot(positions, values.mean(0), color=colour, label=label, lw=1.3)
+    axis.fill_between(positions, values.min(0), values.max(0), color=colour, alpha=0.18, lw=0)

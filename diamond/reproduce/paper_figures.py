@@ -7,63 +7,72 @@ from typing import Any
 
 import numpy as np
 
-from ..tuning.trial_cache import Trial, score
+from ..tuning.trial_cache import Trial, summarize_trial
 from . import paper_trials
-from .paper_case import Case, Scale
+from .paper_case import ExperimentScale, PaperCase
 from .paper_methods import METHODS
-from .paper_tuning import constants
+from .paper_tuning import load_constants
 
-DEGREES = (0.3, 0.5, 0.8)
+EDGE_PROBABILITIES = (0.3, 0.5, 0.8)
 
 
 @dataclass(frozen=True)
-class Line:
+class FigureLine:
     """One curve: a method on a case, over seeds."""
 
     label: str
-    case: Case
+    case: PaperCase
     method: str
     frozen: bool = False
 
 
-def lines(figure: str) -> list[Line]:
+def figure_lines(figure: str) -> list[FigureLine]:
     """Return the lines of figure 1, 2, 3 or 4."""
     if figure in ("fig1", "fig2"):
         dataset, skewed = ("mnist", "label") if figure == "fig1" else ("cifar10", "label2")
-        cases = [Case(dataset, m, kind) for m in (9, 15) for kind in (skewed, "iid")]
-        return [Line(method, case, method) for case in cases for method in METHODS]
+        cases = [PaperCase(dataset, m, kind) for m in (9, 15) for kind in (skewed, "iid")]
+        return [FigureLine(method, case, method) for case in cases for method in METHODS]
     if figure == "fig3":
-        cases = [Case("mnist", m, "label", p) for m in (9, 15) for p in DEGREES]
-        return [Line(f"p = {c.p}, lam = {c.network().lam:.2f}", c, "DIAMOND") for c in cases]
-    cases = [Case("a9a", 5, "iid", p) for p in DEGREES]
-    moving = [Line(method, case, method) for case in cases for method in METHODS]
-    return moving + [Line(f"{m}, x fixed", cases[0], m, True) for m in ("DIAMOND", "D-SGD")]
+        cases = [PaperCase("mnist", m, "label", p) for m in (9, 15) for p in EDGE_PROBABILITIES]
+        return [FigureLine(f"p = {c.p}, lam = {c.network().lam:.2f}", c, "DIAMOND") for c in cases]
+    cases = [PaperCase("a9a", 5, "iid", p) for p in EDGE_PROBABILITIES]
+    moving = [FigureLine(method, case, method) for case in cases for method in METHODS]
+    return moving + [FigureLine(f"{m}, x fixed", cases[0], m, True) for m in ("DIAMOND", "D-SGD")]
 
 
-def run(
+def run_figure(
     figure: str,
-    scale: Scale,
+    scale: ExperimentScale,
     kind: str,
-    memory: Path,
+    cache_folder: Path,
     folder: Path | None,
     on_trial: Callable[[int], None],
-) -> dict[Line, list[Trial]]:
+) -> dict[FigureLine, list[Trial]]:
     """Run the trials of every line, one per seed."""
 
-    def of(line: Line) -> list[Trial]:
-        chosen = constants(line.case, kind, line.method)
-        settings = [(chosen, seed) for seed in range(scale.seeds)]
-        given = line.case, scale, line.method, settings, memory, folder, on_trial, line.frozen
-        return paper_trials.run(*given)
+    def run_line(line: FigureLine) -> list[Trial]:
+        constants = load_constants(line.case, kind, line.method)
+        settings = [(constants, seed) for seed in range(scale.seeds)]
+        inputs = (
+            line.case,
+            scale,
+            line.method,
+            settings,
+            cache_folder,
+            folder,
+            on_trial,
+            line.frozen,
+        )
+        return paper_trials.run_trials(*inputs)
 
-    return {line: of(line) for line in lines(figure)}
+    return {line: run_line(line) for line in figure_lines(figure)}
 
 
-def table(found: dict[Line, list[Trial]]) -> list[dict[str, Any]]:
+def summarize_lines(trials_by_line: dict[FigureLine, list[Trial]]) -> list[dict[str, Any]]:
     """Return one row per line: means over seeds, with the standard deviation."""
     rows = []
-    for line, runs in found.items():
-        scores = [score(trial) for trial in runs]
+    for line, runs in trials_by_line.items():
+        scores = [summarize_trial(trial) for trial in runs]
         failed = [trial["diverged"] for trial in runs if trial["diverged"] is not None]
         row: dict[str, Any] = {
             "case": line.case.name,
@@ -75,8 +84,8 @@ def table(found: dict[Line, list[Trial]]) -> list[dict[str, Any]]:
             "device": runs[0]["device"],
             "wall": sum(trial["wall"] for trial in runs),
         }
-        shown = ("upper_loss", "local_loss", "metric", "final_metric", "accuracy", "test_loss")
-        for key in [*shown, "samples", "bytes", "curvature"]:
+        measures = ("upper_loss", "local_loss", "metric", "final_metric", "accuracy", "test_loss")
+        for key in [*measures, "samples", "bytes", "curvature"]:
             if not failed and key in scores[0]:
                 values = np.array([score[key] for score in scores])
                 row[key] = values.mean()

@@ -14,7 +14,7 @@ MOMENTUM = ("DIAMOND", "M-SGD")
 COLOURS = dict(zip(METHODS, OKABE_ITO))
 
 
-def method(
+def build_method(
     name: str,
     constants: tuple[float, ...],
     batch: int,
@@ -31,5 +31,5 @@ def method(
         steps["alpha"] = constant(0.0)
     if name not in MOMENTUM:
         steps = {key: steps[key] for key in ("alpha", "beta")}
-    made = METHODS[name](**steps, batch=batch, hypergradient=hypergradient)  # type: ignore[operator]
-    return made
+    algorithm = METHODS[name](**steps, batch=batch, hypergradient=hypergradient)  # type: ignore[operator]
+    return algorithm

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from ..tuning.trial_cache import Trial, TrialRequest, cached_trials
-from .paper_case import Case, Constants, Scale
+from .paper_case import Constants, ExperimentScale, PaperCase
 
 
-def run(
-    case: Case,
-    scale: Scale,
+def run_trials(
+    case: PaperCase,
+    scale: ExperimentScale,
     method: str,
     settings: Sequence[tuple[Constants, int]],
-    memory: Path,
+    cache_folder: Path,
     folder: Path | None,
     on_trial: Callable[[int], None],
     frozen: bool = False,
@@ -22,20 +22,20 @@ def run(
 
     If `frozen` is true, x does not move.
     """
-    fixed: dict[str, Any] = case.describe(scale) | {"method": method, "frozen": frozen}
+    description: dict[str, Any] = case.describe(scale) | {"method": method, "frozen": frozen}
     requests = [
         TrialRequest(
             case.algorithm(method, constants, frozen),
             seed,
-            fixed | {"constants": constants, "seed": seed},
+            description | {"constants": constants, "seed": seed},
         )
         for constants, seed in settings
     ]
     problem = lambda: case.problem(scale, folder)
     sizes = scale.rounds, scale.every
-    found = cached_trials(problem, case.network(), requests, *sizes, memory, on_trial)
+    trials = cached_trials(problem, case.network(), requests, *sizes, cache_folder, on_trial)
     return [
-        {"case": fixed, "constants": list(constants), "seed": seed}
+        {"case": description, "constants": list(constants), "seed": seed}
         | {key: value for key, value in trial.items() if key != "about"}
-        for (constants, seed), trial in zip(settings, found)
+        for (constants, seed), trial in zip(settings, trials)
     ]

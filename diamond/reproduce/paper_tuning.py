@@ -9,9 +9,9 @@ from typing import Any
 
 from ..tuning import successive_halving
 from ..tuning.successive_halving import Rung, mean_loss, split_by_candidate
-from ..tuning.trial_cache import Trial, score
+from ..tuning.trial_cache import Trial, summarize_trial
 from . import paper_trials
-from .paper_case import PUBLISHED, Case, Constants, Scale
+from .paper_case import PUBLISHED_CONSTANTS, Constants, ExperimentScale, PaperCase
 from .paper_methods import METHODS, MOMENTUM
 
 # Factors a, b, e of alpha_t = a s, beta_t = b s, eta_t = gamma_t = e s^2 with s = (2 + t)^(-1/3).
@@ -20,26 +20,28 @@ FACTORS = {
     "meta": ((0.3, 1.0, 3.0), (0.1, 0.3, 1.0), (0.3, 1.0, 3.0)),
     "a9a": ((5.0, 50.0, 500.0), (0.3, 1.0, 3.0), (0.1, 0.3, 1.0)),
 }
-FINE = {
+FINE_FACTORS = {
     "meta": (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0),
     "a9a": (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0),
 }
-NEAR = 1.25
+LOSS_TOLERANCE = 1.25
 SEEDS = (100, 101)  # different from those of the experiments
-STORE = "constants.json"
+CONSTANTS_FILE = "constants.json"
 
 
-def grid(case: Case, method: str) -> list[Constants]:
+def list_settings(case: PaperCase, method: str) -> list[Constants]:
     """List 27 settings in the paper's constants: c_alpha = a, c_beta = b / a, c_eta = e / a^2."""
     kind = "a9a" if case.dataset == "a9a" else "meta"
-    a, b, e = FACTORS[kind] if method in MOMENTUM else (FINE[kind], FACTORS[kind][1], (1.0,))
+    a, b, e = (
+        FACTORS[kind] if method in MOMENTUM else (FINE_FACTORS[kind], FACTORS[kind][1], (1.0,))
+    )
     return [(a, b / a, e / a**2) for a, b, e in itertools.product(a, b, e)]
 
 
-def tune(
-    case: Case,
-    scale: Scale,
-    memory: Path,
+def tune_case(
+    case: PaperCase,
+    scale: ExperimentScale,
+    cache_folder: Path,
     folder: Path | None,
     on_trial: Callable[[int], None],
 ) -> dict[str, Any]:
@@ -59,39 +61,41 @@ def tune(
             constants: Sequence[Constants], seeds: Sequence[int], rounds: int, method: str = method
         ) -> list[list[Trial]]:
             settings = list(itertools.product(constants, seeds))
-            found = paper_trials.run(case, scale, method, settings, memory, folder, on_trial)
-            return split_by_candidate(found, len(seeds))
+            trials = paper_trials.run_trials(
+                case, scale, method, settings, cache_folder, folder, on_trial
+            )
+            return split_by_candidate(trials, len(seeds))
 
         for result in successive_halving.tune(
-            grid(case, method), run_trials, SEEDS, budget, _late("upper_loss")
+            list_settings(case, method), run_trials, SEEDS, budget, _late_mean("upper_loss")
         ):
-            metric = mean_loss(result.trials, _late("metric"))
+            metric = mean_loss(result.trials, _late_mean("metric"))
             means = {"upper_loss": result.loss, "metric": metric}
             rows.append({"method": method, "constants": result.candidate} | means)
-    return {kind: choose(rows, kind) for kind in ("tuned", "loss")} | {"trials": rows}
+    return {kind: choose_constants(rows, kind) for kind in ("tuned", "loss")} | {"trials": rows}
 
 
-def choose(rows: list[dict[str, Any]], kind: str) -> dict[str, Constants]:
+def choose_constants(rows: list[dict[str, Any]], kind: str) -> dict[str, Constants]:
     """Return the best constants of every method among `rows`, by the rule "tuned" or "loss"."""
-    enough = NEAR * min(row["upper_loss"] for row in rows)
+    loss_limit = LOSS_TOLERANCE * min(row["upper_loss"] for row in rows)
     by_loss = lambda row: row["upper_loss"]
-    by_both = lambda row: (max(row["upper_loss"], enough), row["metric"])
+    by_both = lambda row: (max(row["upper_loss"], loss_limit), row["metric"])
     best = {}
     for method in METHODS:
-        own = [row for row in rows if row["method"] == method]
-        best[method] = min(own, key=by_both if kind == "tuned" else by_loss)["constants"]
+        method_rows = [row for row in rows if row["method"] == method]
+        best[method] = min(method_rows, key=by_both if kind == "tuned" else by_loss)["constants"]
     return best
 
 
-def _late(name: str) -> Callable[[Trial], float]:
-    return lambda trial: score(trial)[name]
+def _late_mean(name: str) -> Callable[[Trial], float]:
+    return lambda trial: summarize_trial(trial)[name]
 
 
-def constants(case: Case, kind: str, method: str) -> Constants:
+def load_constants(case: PaperCase, kind: str, method: str) -> Constants:
     """Return the published constants, or those chosen by `tune` (on a graph with p = 0.3)."""
     if kind == "published":
-        return PUBLISHED[case.dataset]
-    tuned = json.loads(resources.files(__package__).joinpath(STORE).read_text())
-    name = Case(case.dataset, case.agents, case.partition).name
+        return PUBLISHED_CONSTANTS[case.dataset]
+    tuned = json.loads(resources.files(__package__).joinpath(CONSTANTS_FILE).read_text())
+    name = PaperCase(case.dataset, case.agents, case.partition).name
     a, b, c = tuned[name][kind][method]
     return a, b, c

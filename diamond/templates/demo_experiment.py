@@ -23,12 +23,12 @@ METHODS: dict[str, tuple[float, ...]] = {
 }
 
 
-def peers() -> Network:
+def make_network() -> Network:
     """Build the paper's network: Erdos-Renyi with p = 0.3, Laplacian mixing."""
     return network.erdos_renyi(AGENTS, p=0.3, seed=0)
 
 
-def settings() -> dict[str, Any]:
+def experiment_tables() -> dict[str, Any]:
     """Return the tables of an experiment with all four methods on the same problem and network."""
     return {
         "name": "demo",
@@ -36,11 +36,11 @@ def settings() -> dict[str, Any]:
         "every": EVERY,
         "problem": "digits",
         "network": f"er:{AGENTS},p=0.3,seed=0",
-        "algorithm": [algorithm(name) for name in METHODS],
+        "algorithm": [algorithm_table(name) for name in METHODS],
     }
 
 
-def algorithm(name: str) -> dict[str, Any]:
+def algorithm_table(name: str) -> dict[str, Any]:
     """Return the table of a method with its constants and the schedules of Theorem 1."""
     c_alpha, c_beta, *c_eta = METHODS[name]
     alpha = f"power({c_alpha})"

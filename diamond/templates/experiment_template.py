@@ -4,11 +4,10 @@ import re
 from pathlib import Path
 
 from ..config.validation_errors import BadExperiment, Mistake
-from . import problem_templates as gallery
-from . import template_files as starting_files
+from . import problem_templates, template_files
 
-EXPERIMENT = """\
-# Experiment. Run it as it is, then change it:
+EXPERIMENT_TEXT = """\
+# Experiment. Run it is, then change it:
 #
 #   diamond check {name}.toml      report all mistakes and estimate the cost
 #   diamond run {name}.toml        run it once, into runs/{name}/
@@ -47,7 +46,7 @@ batch = 16
 # hypergradient = {{ name = "neumann", terms = 10 }}
 """
 
-PROBLEM = '''\
+PROBLEM_TEXT = '''\
 """All sites share one ridge penalty per feature (x); each has its own regression (y)."""
 
 import jax.numpy as jnp
@@ -92,21 +91,24 @@ def make(agents: int = 5, noise: float = 0.5) -> diamond.Problem:
 '''
 
 
-def write(folder: Path, name: str, kind: str | None = None) -> list[Path]:
+def write_experiment(folder: Path, name: str, kind: str | None = None) -> list[Path]:
     """Write NAME.toml and NAME.py, or for a problem `kind` NAME.toml and the files it needs.
 
     Existing files are not overwritten.
     """
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
-        said = f"{name!r} is no name for a Python file; use letters, digits and _"
-        raise BadExperiment("diamond new", [Mistake("", said)])
-    files = {folder / f"{name}.toml": EXPERIMENT.format(name=name), folder / f"{name}.py": PROBLEM}
+        reason = f"{name!r} is no name for a Python file; use letters, digits and _"
+        raise BadExperiment("diamond new", [Mistake("", reason)])
+    files = {
+        folder / f"{name}.toml": EXPERIMENT_TEXT.format(name=name),
+        folder / f"{name}.py": PROBLEM_TEXT,
+    }
     if kind is not None:
-        beside = starting_files.files(name, kind)
-        files = {folder / f"{name}.toml": gallery.text(name, kind)}
-        files |= {folder / at: text for at, text in beside.items()}
-    if there := [path for path in files if path.exists()]:
-        raise FileExistsError(f"{there[0]} exists already; choose another name")
+        companions = template_files.companion_files(name, kind)
+        files = {folder / f"{name}.toml": problem_templates.experiment_text(name, kind)}
+        files |= {folder / file_name: text for file_name, text in companions.items()}
+    if existing := [path for path in files if path.exists()]:
+        raise FileExistsError(f"{existing[0]} exists already; choose another name")
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in files.items():
         path.write_text(text, encoding="utf-8")

@@ -9,10 +9,10 @@ from ..config.validation_errors import BadExperiment, Mistake
 from ..core.suggestions import did_you_mean
 from .template_files import SITES
 
-ROWS = ("train", "valid", "test", "classes")  # arguments that a data set provides
+ROW_ARGUMENTS = ("train", "valid", "test", "classes")  # arguments that a data set provides
 
 
-class Start(NamedTuple):
+class TemplateSettings(NamedTuple):
     """Settings of a template that differ from the problem's defaults."""
 
     agents: int
@@ -24,34 +24,36 @@ class Start(NamedTuple):
 DIGITS = {"dataset": "digits", "agents": 5}
 TABLES = {"dataset": "NAME_{agent}.csv", "label": "target", "scale": "standard"}
 FUNCTIONS = {"kind": "NAME.py:make", "agents": 5, "regularizer": 0.1}
-OWN = {"name": "diamond", "batch": 16}
+PERSONAL = {"name": "diamond", "batch": 16}
 COMMON = {"name": "diamond_common", "batch": 32}
-TRACKED = {"beta": 0.3, "delta": 0.3, "eta": 0.2, "gamma": 0.2}
-SOLVED = {"hypergradient": {"name": "conjugate_gradient", "steps": 10}}
-STARTS = {
-    "actor_critic": Start(
+TRACKED_STEPS = {"beta": 0.3, "delta": 0.3, "eta": 0.2, "gamma": 0.2}
+CONJUGATE_GRADIENT = {"hypergradient": {"name": "conjugate_gradient", "steps": 10}}
+TEMPLATE_SETTINGS = {
+    "actor_critic": TemplateSettings(
         9,
         {},
         {"name": "diamond", "batch": 6}
         | {"hypergradient": {"name": "conjugate_gradient", "steps": 6}},
     ),
-    "distillation": Start(5, DIGITS, OWN, rounds=300),
-    "fair_weights": Start(
+    "distillation": TemplateSettings(5, DIGITS, PERSONAL, rounds=300),
+    "fair_weights": TemplateSettings(
         5,
         DIGITS | {"partition": "dirichlet:concentration=0.3"},
-        COMMON | {"order": "atc", "alpha": 0.01} | TRACKED,
+        COMMON | {"order": "atc", "alpha": 0.01} | TRACKED_STEPS,
     ),
-    "hyper_cleaning": Start(5, DIGITS, COMMON | {"alpha": 10.0} | TRACKED),
-    "hyperparameter": Start(5, DIGITS, OWN),
-    "meta_learning": Start(5, DIGITS, OWN),
-    "navigation": Start(4, {}, {"name": "diamond", "batch": 64} | SOLVED, rounds=300),
-    "policy_evaluation": Start(5, {}, COMMON),
-    "quadratic": Start(5, {}, OWN),
-    "regression": Start(SITES, TABLES, OWN),
-    "representation": Start(5, FUNCTIONS, OWN, rounds=300),
-    "support_vectors": Start(5, DIGITS, OWN),
+    "hyper_cleaning": TemplateSettings(5, DIGITS, COMMON | {"alpha": 10.0} | TRACKED_STEPS),
+    "hyperparameter": TemplateSettings(5, DIGITS, PERSONAL),
+    "meta_learning": TemplateSettings(5, DIGITS, PERSONAL),
+    "navigation": TemplateSettings(
+        4, {}, {"name": "diamond", "batch": 64} | CONJUGATE_GRADIENT, rounds=300
+    ),
+    "policy_evaluation": TemplateSettings(5, {}, COMMON),
+    "quadratic": TemplateSettings(5, {}, PERSONAL),
+    "regression": TemplateSettings(SITES, TABLES, PERSONAL),
+    "representation": TemplateSettings(5, FUNCTIONS, PERSONAL, rounds=300),
+    "support_vectors": TemplateSettings(5, DIGITS, PERSONAL),
 }
-TEXT = """\
+EXPERIMENT_TEXT = """\
 # {kind}:
 #
 {formula}
@@ -70,22 +72,28 @@ network = "er:{agents},p=0.5,seed=0"
 {tables}"""
 
 
-def text(name: str, kind: str) -> str:
+def experiment_text(name: str, kind: str) -> str:
     """Return NAME.toml of an experiment on the problem `kind`, with all its options."""
     import tomli_w
 
-    if kind not in STARTS:
-        said = f"no problem {kind!r} to start from; {did_you_mean(kind, STARTS)}"
-        raise BadExperiment("diamond new", [Mistake("--problem", said)])
-    agents, given, algorithm, rounds = STARTS[kind]
+    if kind not in TEMPLATE_SETTINGS:
+        reason = f"no problem {kind!r} to start from; {did_you_mean(kind, TEMPLATE_SETTINGS)}"
+        raise BadExperiment("diamond new", [Mistake("--problem", reason)])
+    agents, options, algorithm, rounds = TEMPLATE_SETTINGS[kind]
     make = getattr(gallery, kind)
-    mine = {k: v.replace("NAME", name) if isinstance(v, str) else v for k, v in given.items()}
-    own = "kind" in given  # options are those of the user's function
-    spelled = {} if own else parse_options(kind, parameters(make, without=ROWS), {}).toml_values
-    tables = {"problem": {"kind": kind} | mine | spelled, "algorithm": algorithm}
-    text = (inspect.getdoc(make) or "").split("\nArgs:\n")[0]  # options are in the file
-    lines = text.strip().splitlines()
-    return TEXT.format(
+    problem_options = {
+        k: v.replace("NAME", name) if isinstance(v, str) else v for k, v in options.items()
+    }
+    is_own_function = "kind" in options  # options are those of the user's function
+    default_options = (
+        {}
+        if is_own_function
+        else parse_options(kind, parameters(make, without=ROW_ARGUMENTS), {}).toml_values
+    )
+    tables = {"problem": {"kind": kind} | problem_options | default_options, "algorithm": algorithm}
+    docstring = (inspect.getdoc(make) or "").split("\nArgs:\n")[0]  # options are in the file
+    lines = docstring.strip().splitlines()
+    return EXPERIMENT_TEXT.format(
         kind=kind,
         name=name,
         formula="\n".join(f"# {line}".rstrip() for line in lines),

@@ -27,10 +27,10 @@ from ..peers.certificate_authority import create_federation
 from ..records import checkpoint
 from . import demo_experiment
 
-NAME, SITES, VICTIM = "demo-peers", ("north", "east", "south", "west", "centre"), "south"
+NAME, SITES, KILLED_SITE = "demo-peers", ("north", "east", "south", "west", "centre"), "south"
 ROUNDS, EVERY = 100, 10
 CHAIN = {"name": "neumann", "terms": demo_experiment.TERMS}  # the sites estimate L_g
-SILENCE = 10.0  # seconds between messages about what is awaited
+MESSAGE_SECONDS = 10.0  # seconds between messages about what is awaited
 PARTS = ("train", "valid", "test")
 SITE = '''"""What every site of this demo runs: its own rows, the problem of all."""
 
@@ -46,40 +46,44 @@ def make(data: str) -> diamond.Problem:
 '''
 
 
-class Levels(NamedTuple):
+class DemoPoint(NamedTuple):
     """Levels of all agents."""
 
     x: Any
     y: Any
 
 
-class Failed(RuntimeError):
+class SiteFailed(RuntimeError):
     """Error: a site did not finish."""
 
 
-class Demo:
+class SitesDemo:
     """Federation below `out`, and its running processes."""
 
-    def __init__(self, out: Path, say: Callable[[str], None]):
-        self.say, self.out, self.folder = say, out, out / NAME
-        self.place = self.folder / "federation"
+    def __init__(self, out: Path, on_message: Callable[[str], None]):
+        self.on_message, self.out, self.folder = on_message, out, out / NAME
+        self.federation_folder = self.folder / "federation"
         self.rows = partition_digits(len(SITES))  # training, validation and test rows
-        self.federation = _federation()
+        self.federation = _make_federation()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def lay(self) -> None:
+    def write_files(self) -> None:
         """Found the federation, and write the files of each site."""
-        if (self.place / "bundles").exists():
+        if (self.federation_folder / "bundles").exists():
             shutil.rmtree(self.folder)  # of an earlier demo
-        self.place.mkdir(parents=True)
-        (self.place / "site.py").write_text(SITE)
+        self.federation_folder.mkdir(parents=True)
+        (self.federation_folder / "site.py").write_text(SITE)
         for i, name in enumerate(SITES):
-            own = {part: rows[i] for part, rows in zip(PARTS, self.rows)}
-            columns = {f"{part}_{k}": rows[k] for part, rows in own.items() for k in "ab"}
-            np.savez(self.place / f"{name}.npz", **columns)
-        one = self.federation
+            site_rows = {part: rows[i] for part, rows in zip(PARTS, self.rows)}
+            columns = {f"{part}_{k}": rows[k] for part, rows in site_rows.items() for k in "ab"}
+            np.savez(self.federation_folder / f"{name}.npz", **columns)
+        federation = self.federation
         create_federation(
-            self.place / "bundles", one.name, one.sites, one.build_network(), one.terms()
+            self.federation_folder / "bundles",
+            federation.name,
+            federation.sites,
+            federation.build_network(),
+            federation.terms(),
         )
 
     def run(self) -> None:
@@ -88,13 +92,18 @@ class Demo:
             for name in SITES:
                 self._start(name)
             half = ROUNDS // 2
-            self._until(lambda: self._round(VICTIM) >= half, f"{VICTIM} to come to round {half}")
-            self.processes[VICTIM].send_signal(signal.SIGKILL)
-            self.processes[VICTIM].wait()
-            self.say(f"{VICTIM} killed (kill -9) past round {self._round(VICTIM)}; started again")
-            self._start(VICTIM)
-            over = lambda: all(one.poll() == 0 for one in self.processes.values())
-            self._until(over, "all to finish")
+            self._wait_until(
+                lambda: self._saved_round(KILLED_SITE) >= half,
+                f"{KILLED_SITE} to come to round {half}",
+            )
+            self.processes[KILLED_SITE].send_signal(signal.SIGKILL)
+            self.processes[KILLED_SITE].wait()
+            self.on_message(
+                f"{KILLED_SITE} killed (kill -9) past round {self._saved_round(KILLED_SITE)}; started again"
+            )
+            self._start(KILLED_SITE)
+            all_finished = lambda: all(process.poll() == 0 for process in self.processes.values())
+            self._wait_until(all_finished, "all to finish")
         finally:
             for process in self.processes.values():
                 process.kill()
@@ -102,68 +111,85 @@ class Demo:
 
     def difference(self) -> float:
         """Return the largest difference from the simulation, relative to the largest entry."""
-        one = self.federation
-        fixed = one.build_network(), one.algorithm.build(), one.rounds
-        whole = meta_learning(*self.rows)
-        run = simulate(whole, *fixed, one.seed, one.rounds, one.sampling)
-        ends, gaps = [self._end(site) for site in SITES], []
-        for name, wanted in pytrees.named_leaves(Levels(run.x, run.y)).items():
-            found = np.stack([end[f".state{name}"] for end in ends])
-            gaps.append(np.abs(found - wanted).max() / np.abs(wanted).max())
-        return float(max(gaps))
+        federation = self.federation
+        inputs = federation.build_network(), federation.algorithm.build(), federation.rounds
+        problem = meta_learning(*self.rows)
+        run = simulate(problem, *inputs, federation.seed, federation.rounds, federation.sampling)
+        ends, differences = [self._final_arrays(site) for site in SITES], []
+        for name, expected in pytrees.named_leaves(DemoPoint(run.x, run.y)).items():
+            values = np.stack([end[f".state{name}"] for end in ends])
+            differences.append(np.abs(values - expected).max() / np.abs(expected).max())
+        return float(max(differences))
 
     def _start(self, name: str) -> None:
-        words = ["net", "start", str(self.place / "bundles" / name), "--connect", "2", "--json"]
-        words += ["--problem", f"{self.place / 'site.py'}:make", "--out", str(self.out)]
-        words += ["--data", str(self.place / f"{name}.npz")]
-        alone = os.environ | {"JAX_PLATFORMS": "cpu"}  # five processes would compete for a GPU
-        with (self.place / f"{name}.log").open("ab") as log:
+        arguments = [
+            "net",
+            "start",
+            str(self.federation_folder / "bundles" / name),
+            "--connect",
+            "2",
+            "--json",
+        ]
+        arguments += [
+            "--problem",
+            f"{self.federation_folder / 'site.py'}:make",
+            "--out",
+            str(self.out),
+        ]
+        arguments += ["--data", str(self.federation_folder / f"{name}.npz")]
+        environment = os.environ | {
+            "JAX_PLATFORMS": "cpu"
+        }  # five processes would compete for a GPU
+        with (self.federation_folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "diamond", *words], stdout=log, stderr=log, env=alone
+                [sys.executable, "-m", "diamond", *arguments],
+                stdout=log,
+                stderr=log,
+                env=environment,
             )
 
-    def _until(self, done: Callable[[], bool], what: str) -> None:
+    def _wait_until(self, is_done: Callable[[], bool], awaited: str) -> None:
         """Wait without limit: on a busy machine, compiling alone may take minutes."""
-        said = time.monotonic()
-        while not done():
+        last_message = time.monotonic()
+        while not is_done():
             for name, process in self.processes.items():
                 if process.poll() not in (None, 0):
-                    raise Failed(f"{name} failed; see {self.place / f'{name}.log'}")
-            if time.monotonic() - said > SILENCE:
-                said = time.monotonic()
-                self.say(f"waiting for {what}: {self._standing()}")
+                    raise SiteFailed(f"{name} failed; see {self.federation_folder / f'{name}.log'}")
+            if time.monotonic() - last_message > MESSAGE_SECONDS:
+                last_message = time.monotonic()
+                self.on_message(f"waiting for {awaited}: {self._describe_rounds()}")
             time.sleep(0.05)
 
-    def _standing(self) -> str:
+    def _describe_rounds(self) -> str:
         """Describe the round of each site's last checkpoint."""
-        at = {name: self._round(name) for name in SITES}
-        return ", ".join(f"{n} {f'round {t}' if t else 'compiling'}" for n, t in at.items())
+        rounds = {name: self._saved_round(name) for name in SITES}
+        return ", ".join(f"{n} {f'round {t}' if t else 'compiling'}" for n, t in rounds.items())
 
-    def _round(self, name: str) -> int:
+    def _saved_round(self, name: str) -> int:
         return max(checkpoint.saved_rounds(self.folder / name / "checkpoint"), default=0)
 
-    def _end(self, name: str) -> dict[str, Any]:
+    def _final_arrays(self, name: str) -> dict[str, Any]:
         arrays: dict[str, Any] = checkpoint.load(self.folder / name / "checkpoint", ROUNDS).arrays
         return arrays
 
 
-def _federation() -> Federation:
-    ports = _free(len(SITES))
+def _make_federation() -> Federation:
+    ports = _free_ports(len(SITES))
     terms = {
         "name": NAME,
         "rounds": ROUNDS,
         "every": EVERY,
         "network": "ring:5",
-        "algorithm": {**demo_experiment.algorithm("DIAMOND"), "hypergradient": CHAIN},
+        "algorithm": {**demo_experiment.algorithm_table("DIAMOND"), "hypergradient": CHAIN},
         "sites": {name: f"127.0.0.1:{port}" for name, port in zip(SITES, ports)},
     }
     return validate(terms, "the demo")
 
 
-def _free(count: int) -> list[int]:
+def _free_ports(count: int) -> list[int]:
     """Return free ports of this machine."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in servers]
+    for server in servers:
+        server.close()
     return ports

@@ -38,22 +38,22 @@ def make(agents: int = 5, regularizer: float = 0.1) -> diamond.Problem:
 '''
 
 
-def files(name: str, kind: str) -> dict[str, str]:
+def companion_files(name: str, kind: str) -> dict[str, str]:
     """Return the files that NAME.toml on the problem `kind` needs, by name."""
     if kind == "representation":
         return {f"{name}.py": BACKBONE}
     if kind == "regression":
-        return {f"{name}_{site}.csv": _table(site) for site in range(SITES)}
+        return {f"{name}_{site}.csv": _make_table(site) for site in range(SITES)}
     return {}
 
 
-def _table(site: int) -> str:
+def _make_table(site: int) -> str:
     """Make rows of one site: target = a'(weights + 0.2 site noise) + noise, at several scales."""
     random = np.random.default_rng(site)
     scales = 10.0 ** np.arange(-1, len(WEIGHTS) - 1)
-    own = np.array(WEIGHTS) + 0.2 * random.normal(size=len(WEIGHTS)) * np.sign(np.abs(WEIGHTS))
+    weights = np.array(WEIGHTS) + 0.2 * random.normal(size=len(WEIGHTS)) * np.sign(np.abs(WEIGHTS))
     a = random.normal(size=(ROWS + 15 * site, len(WEIGHTS)))
-    targets = a @ own + 0.5 * random.normal(size=len(a))
+    targets = a @ weights + 0.5 * random.normal(size=len(a))
     head = ",".join([*(f"feature_{k}" for k in range(len(WEIGHTS))), "target"])
     rows = (",".join(f"{v:.6g}" for v in (*(scales * row), t)) for row, t in zip(a, targets))
     return "\n".join([head, *rows, ""])

@@ -9,25 +9,27 @@ from ..config.components import read_algorithm
 from ..engine.pilot_run import learned_numbers
 from ..network import Network
 from ..problem import Problem
-from . import scaled_schedules as around
+from . import scaled_schedules
 
 FACTORS = (1 / 4, 1.0, 4.0)
-FINE = tuple(4 ** (k / 4) for k in range(-4, 5))  # factors of alpha without eta: also 27 settings
-LEVELS = {"alpha": ("alpha",), "beta": ("beta",), "eta": ("eta", "gamma")}
-NAMES = ("alpha", "beta", "eta", "gamma")
-Table = dict[str, Any]
+FINE_ALPHA_FACTORS = tuple(
+    4 ** (k / 4) for k in range(-4, 5)
+)  # factors of alpha without eta: also 27 settings
+FACTOR_LEVELS = {"alpha": ("alpha",), "beta": ("beta",), "eta": ("eta", "gamma")}
+STEP_NAMES = ("alpha", "beta", "eta", "gamma")
+AlgorithmTable = dict[str, Any]
 
 
-class Setting(NamedTuple):
+class TableSetting(NamedTuple):
     """Algorithm's table with chosen values, and the options that identify the setting."""
 
-    table: Table
-    options: Table
+    table: AlgorithmTable
+    options: AlgorithmTable
 
 
-def grid(
-    table: Table, problem: Problem, network: Network, seed: int, base: Path = Path()
-) -> list[Setting]:
+def list_settings(
+    table: AlgorithmTable, problem: Problem, network: Network, seed: int, base: Path = Path()
+) -> list[TableSetting]:
     """List the settings of an algorithm's table to try.
 
     If the table has lists, these are the grid. Otherwise there are 27 settings: alpha, beta, and
@@ -36,33 +38,56 @@ def grid(
     """
     if sweeps.find_lists(table):
         return [
-            Setting(one, sweeps.varied_options(one, table)) for one in sweeps.expand_lists(table)
+            TableSetting(expanded, sweeps.varied_options(expanded, table))
+            for expanded in sweeps.expand_lists(table)
         ]
-    own = _own(table, problem, network, seed, base)
-    fixed = {key: value for key, value in table.items() if key not in ("steps", *own)}
-    if "alpha" not in _given(table):
-        fixed.setdefault("order", "atc")  # as for learned steps
-    momentum = "eta" in own
-    factors = (FACTORS if momentum else FINE, FACTORS, FACTORS if momentum else (1.0,))
-    found = []
-    for chosen in product(*factors):
-        factors_of = {n: f for f, names in zip(chosen, LEVELS.values()) for n in names}
-        made = {n: around.times(s, factors_of.get(n, 1.0)) for n, s in own.items()}
-        first = {f"{n}_0": around.first(made[n]) for n in LEVELS if n in made}
-        found.append(
-            Setting(fixed | {n: schedule_text.format_schedule(s) for n, s in made.items()}, first)
+    schedules = _base_schedules(table, problem, network, seed, base)
+    fixed_options = {key: value for key, value in table.items() if key not in ("steps", *schedules)}
+    if "alpha" not in _given_schedules(table):
+        fixed_options.setdefault("order", "atc")  # as for learned steps
+    has_momentum = "eta" in schedules
+    factors = (
+        FACTORS if has_momentum else FINE_ALPHA_FACTORS,
+        FACTORS,
+        FACTORS if has_momentum else (1.0,),
+    )
+    settings = []
+    for combination in product(*factors):
+        factor_by_name = {
+            n: f for f, names in zip(combination, FACTOR_LEVELS.values()) for n in names
+        }
+        scaled = {
+            n: scaled_schedules.scale_schedule(s, factor_by_name.get(n, 1.0))
+            for n, s in schedules.items()
+        }
+        first_values = {
+            f"{n}_0": scaled_schedules.first_value(scaled[n]) for n in FACTOR_LEVELS if n in scaled
+        }
+        settings.append(
+            TableSetting(
+                fixed_options | {n: schedule_text.format_schedule(s) for n, s in scaled.items()},
+                first_values,
+            )
         )
-    return found
+    return settings
 
 
-def _own(table: Table, problem: Problem, network: Network, seed: int, base: Path) -> dict[str, Any]:
+def _base_schedules(
+    table: AlgorithmTable, problem: Problem, network: Network, seed: int, base: Path
+) -> dict[str, Any]:
     """Return the schedules of the algorithm by name; learned ones after a few rounds."""
-    given, made = _given(table), read_algorithm(table, base).build()
-    names = [name for name in NAMES if name in made.schedule_values(0) and name not in given]
-    return given | around.chosen(learned_numbers(problem, network, made, seed), names)
+    given_schedules, algorithm = _given_schedules(table), read_algorithm(table, base).build()
+    names = [
+        name
+        for name in STEP_NAMES
+        if name in algorithm.schedule_values(0) and name not in given_schedules
+    ]
+    return given_schedules | scaled_schedules.make_schedules(
+        learned_numbers(problem, network, algorithm, seed), names
+    )
 
 
-def _given(table: Table) -> dict[str, Any]:
+def _given_schedules(table: AlgorithmTable) -> dict[str, Any]:
     """Return the schedules that the table gives, in `steps` or by name."""
     steps = schedule_text.parse_schedules(table.get("steps", "auto"))
     names = ("alpha", "beta", "eta", "gamma", "delta")

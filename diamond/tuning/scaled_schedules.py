@@ -7,43 +7,49 @@ from typing import Any
 
 from ..schedules import step_schedules
 
-SLOW, FADE = 200.0, 10.0  # rounds after which steps and weights begin to shrink
-SLOWING, FADING = (
-    step_schedules.power(SLOW ** (1 / 3), SLOW),
-    step_schedules.power(FADE ** (2 / 3), FADE, 2 / 3),
+STEP_ROUNDS, WEIGHT_ROUNDS = 200.0, 10.0  # rounds after which steps and weights begin to shrink
+SHRINKING_STEP, SHRINKING_WEIGHT = (
+    step_schedules.power(STEP_ROUNDS ** (1 / 3), STEP_ROUNDS),
+    step_schedules.power(WEIGHT_ROUNDS ** (2 / 3), WEIGHT_ROUNDS, 2 / 3),
 )
-WARM = 25.0  # rounds in which alpha rises
+WARM_UP = 25.0  # rounds in which alpha rises
 SHAPES: dict[str, Any] = {
-    "alpha": step_schedules.ramp(SLOWING, WARM),
-    "beta": SLOWING,
-    "eta": FADING,
-    "gamma": FADING,
-    "theta": SLOWING,
+    "alpha": step_schedules.ramp(SHRINKING_STEP, WARM_UP),
+    "beta": SHRINKING_STEP,
+    "eta": SHRINKING_WEIGHT,
+    "gamma": SHRINKING_WEIGHT,
+    "theta": SHRINKING_STEP,
 }
 WEIGHTS = ("eta", "gamma", "theta")
 DIGITS = 6
 
 
-def chosen(numbers: Mapping[str, float], names: Iterable[str]) -> dict[str, Any]:
+def make_schedules(numbers: Mapping[str, float], names: Iterable[str]) -> dict[str, Any]:
     """Return schedules by these names that start with `numbers`; weights start with 1."""
-    found = {name: 1.0 if name in WEIGHTS else numbers.get(name) for name in names}
-    return {name: times(SHAPES[name], c) for name, c in found.items() if c is not None}
+    starts = {name: 1.0 if name in WEIGHTS else numbers.get(name) for name in names}
+    return {name: scale_schedule(SHAPES[name], c) for name, c in starts.items() if c is not None}
 
 
-def times(given: Any, factor: float, most: float = math.inf) -> Any:
+def scale_schedule(schedule: Any, factor: float, max_first_value: float = math.inf) -> Any:
     """Multiply a number or a schedule by `factor`, rounded; its first value is at most `most`."""
-    if most < math.inf:
-        factor = min(factor, most / first(given))
-    few = lambda value: float(f"{value * factor:.{DIGITS}g}")
-    if isinstance(given, step_schedules.Ramp):
-        return replace(given, of=times(given.of, factor))
-    if isinstance(given, step_schedules.Constant):
-        given = given.c
-    return few(given) if isinstance(given, int | float) else replace(given, c=few(given.c))
+    if max_first_value < math.inf:
+        factor = min(factor, max_first_value / first_value(schedule))
+    rounded = lambda value: float(f"{value * factor:.{DIGITS}g}")
+    if isinstance(schedule, step_schedules.Ramp):
+        return replace(schedule, of=scale_schedule(schedule.of, factor))
+    if isinstance(schedule, step_schedules.Constant):
+        schedule = schedule.c
+    return (
+        rounded(schedule)
+        if isinstance(schedule, int | float)
+        else replace(schedule, c=rounded(schedule.c))
+    )
 
 
-def first(given: Any) -> float:
+def first_value(schedule: Any) -> float:
     """Return a number or schedule in round 0, without its ramp."""
     return float(
-        step_schedules.schedule(given.of if isinstance(given, step_schedules.Ramp) else given)(0)
+        step_schedules.schedule(
+            schedule.of if isinstance(schedule, step_schedules.Ramp) else schedule
+        )(0)
     )

@@ -66,9 +66,9 @@ def tune(
         size, reached = math.ceil(rung.keep * len(ranking)), []
         for first in range(0, len(ranking), size):
             group = ranking[first : first + size]
-            chosen = [result.candidate for result in group]
-            found = run_trials(chosen, seeds[: rung.seeds], rung.rounds)
-            for result, trials in zip(group, found, strict=True):
+            group_candidates = [result.candidate for result in group]
+            outcomes = run_trials(group_candidates, seeds[: rung.seeds], rung.rounds)
+            for result, trials in zip(group, outcomes, strict=True):
                 result.trials = trials
                 result.losses.append(mean_loss(trials, loss))
             reached += group
@@ -78,7 +78,7 @@ def tune(
     return results
 
 
-def best(results: Sequence[Result[Candidate]]) -> Result[Candidate]:
+def best_result(results: Sequence[Result[Candidate]]) -> Result[Candidate]:
     """Return the candidate with the smallest loss among those that reached the last rung."""
     return min(results, key=lambda result: (-len(result.losses), result.loss))
 

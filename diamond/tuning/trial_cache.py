@@ -22,7 +22,7 @@ from ..network import Network
 from ..problem import Problem
 
 Trial = dict[str, Any]
-GROUP = {"cpu": 1}  # trials between two writes; an accelerator takes all at once
+TRIALS_PER_WRITE = {"cpu": 1}  # trials between two writes; an accelerator takes all at once
 
 
 class TrialRequest(NamedTuple):
@@ -30,7 +30,7 @@ class TrialRequest(NamedTuple):
 
     algorithm: Algorithm
     seed: int
-    about: dict[str, Any]  # everything that determines its numbers, as JSON
+    cache_description: dict[str, Any]  # everything that determines its numbers, as JSON
 
 
 def cached_trials(
@@ -39,7 +39,7 @@ def cached_trials(
     requests: Sequence[TrialRequest],
     rounds: int,
     every: Every,
-    memory: Path,
+    folder: Path,
     on_trial: Callable[[int], None],
     sampling: Sampling = "blocks",
     measure: Measure = "exact",
@@ -51,52 +51,59 @@ def cached_trials(
     called with the number of completed trials, cached ones first. `problem` is called only if a
     trial has to run. `measure` and `backends` are as in `simulate_many`.
     """
-    paths = [memory / f"{_key(request.about)}.json" for request in requests]
+    paths = [folder / f"{_cache_key(request.cache_description)}.json" for request in requests]
     missing = [i for i, path in enumerate(paths) if not path.exists()]
     on_trial(len(requests) - len(missing))
-    memory.mkdir(parents=True, exist_ok=True)
-    size = GROUP.get(jax.default_backend(), max(len(missing), 1))
+    folder.mkdir(parents=True, exist_ok=True)
+    size = TRIALS_PER_WRITE.get(jax.default_backend(), max(len(missing), 1))
     built_problem = problem() if missing else None
     backends = {} if backends is None else backends
     for first in range(0, len(missing), size):
         group = missing[first : first + size]
         runs = [(requests[i].algorithm, requests[i].seed) for i in group]
-        begun = time.perf_counter()
+        start = time.perf_counter()
         assert built_problem is not None
-        given = built_problem, network, runs, rounds, every, sampling
-        outcomes = simulate_many(*given, measure=measure, backends=backends)
-        wall = (time.perf_counter() - begun) / len(group)
+        inputs = built_problem, network, runs, rounds, every, sampling
+        outcomes = simulate_many(*inputs, measure=measure, backends=backends)
+        wall_seconds = (time.perf_counter() - start) / len(group)
         for i, outcome in zip(group, outcomes):
             trial = {
-                "about": requests[i].about,
+                "about": requests[i].cache_description,
                 "diverged": outcome.diverged,
                 "device": jax.devices()[0].device_kind,
-                "wall": wall,
+                "wall": wall_seconds,
                 "history": {k: np.asarray(v).tolist() for k, v in outcome.history.items()},
             }
-            _write(paths[i], trial)
+            _write_file(paths[i], trial)
         on_trial(len(group))
     return [json.loads(path.read_text()) for path in paths]
 
 
-def score(trial: Trial) -> dict[str, float]:
+def summarize_trial(trial: Trial) -> dict[str, float]:
     """Summarize a trial: averages over the run, and over its last fifth."""
     if trial["diverged"] is not None:
         return {"upper_loss": float("inf"), "metric": float("inf")}
     history = {k: np.asarray(v) for k, v in trial["history"].items()}
-    tail = max(1, len(history["round"]) // 5)
-    late = {k: float(history[k][-tail:].mean()) for k in history if k != "round"}
-    spread = {"metric": float(history["metric"][1:].mean())}
-    return late | spread | {"final_metric": late["metric"], "curvature": max(history["curvature"])}
+    tail_length = max(1, len(history["round"]) // 5)
+    late_means = {k: float(history[k][-tail_length:].mean()) for k in history if k != "round"}
+    average = {"metric": float(history["metric"][1:].mean())}
+    return (
+        late_means
+        | average
+        | {"final_metric": late_means["metric"], "curvature": max(history["curvature"])}
+    )
 
 
-def _key(about: dict[str, Any]) -> str:
-    fixed = about | {"version": __version__, "device": jax.devices()[0].device_kind}
-    fixed |= {"precision": jnp.zeros(()).dtype.name}
-    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:24]
+def _cache_key(cache_description: dict[str, Any]) -> str:
+    description = cache_description | {
+        "version": __version__,
+        "device": jax.devices()[0].device_kind,
+    }
+    description |= {"precision": jnp.zeros(()).dtype.name}
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _write(path: Path, content: Trial) -> None:
+def _write_file(path: Path, content: Trial) -> None:
     """Write a file atomically."""
     draft = path.with_suffix(".tmp")
     draft.write_text(json.dumps(content))

@@ -12,15 +12,15 @@ from typer.testing import CliRunner
 
 from diamond import theory
 from diamond.advice import recommendation as module
-from diamond.advice.recommendation import ALIKE, Advice, Prospect, advise
-from diamond.advice.topologies import topologies
+from diamond.advice.recommendation import MAX_ALIKE_HETEROGENEITY, Advice, Prospect, advise
+from diamond.advice.topologies import alternative_networks
 from diamond.auto.step_rule import StepScalars
 from diamond.cli import app
 from diamond.core.sampling import key
 from diamond.gallery import hyperparameter
 from diamond.hypergradient import neumann
 from diamond.network import complete
-from diamond.theory.noise import scatter
+from diamond.theory.noise import estimate_sigmas
 
 COMMON = dict(mu_g=1.0, C_gxy=1.0, C_fy=1.0, L_fx=1.0, L_fy=1.0, L_gxy=0.0, L_gyy=0.0)
 
@@ -33,7 +33,10 @@ def advice(heterogeneity, samples, L_g=2.0):
 
 def test_untracked_methods_are_left_out_where_agents_differ():
     costs = {"diamond": 200.0, "dsgd": 100.0}
-    differ, alike = advice(2 * ALIKE, costs), advice(ALIKE / 2, costs)
+    differ, alike = (
+        advice(2 * MAX_ALIKE_HETEROGENEITY, costs),
+        advice(MAX_ALIKE_HETEROGENEITY / 2, costs),
+    )
     assert (differ.best.algorithm, alike.best.algorithm) == ("diamond", "dsgd")
     assert "agents differ (heterogeneity 0.2)" in differ.why and "differ" not in alike.why
 
@@ -74,7 +77,7 @@ def test_rounds_are_those_until_the_metric_is_at_the_target(power, rate):
 def test_a_pilot_without_a_metric_is_no_prospect():
     lost = {"round": np.array([0, 10]), "metric": np.full(2, np.nan)}
     run = SimpleNamespace(history=lost, rounds=10)
-    assert module._prospect("gt_sgd", run, 1.0).rounds == np.inf
+    assert module._make_prospect("gt_sgd", run, 1.0).rounds == np.inf
 
 
 def test_noise_is_measured_where_the_run_is(monkeypatch):
@@ -87,14 +90,14 @@ def test_noise_is_measured_where_the_run_is(monkeypatch):
     away = jnp.array([0.0, 0.5])[:, None, None] * jnp.array([1.0, 0.0])
     own = both[0], both[1] + away  # the second agent has moved
     fixed = key(0), 8, 2, "blocks"
-    (still, _), (moved, _) = (scatter(chain, objectives, at, *fixed) for at in (both, own))
+    (still, _), (moved, _) = (estimate_sigmas(chain, objectives, at, *fixed) for at in (both, own))
     assert (np.asarray(still["sigma_f"][0]) == 0).all()
     assert moved["sigma_f"][0][0] == 0 and moved["sigma_f"][0][1] > 1e-3
 
     seen = {}
     monkeypatch.setattr(theory, "estimate", lambda *given, **named: seen.update(named))
     runs = {"slow": ended(2.0, "far"), "quick": ended(1.0, "near")}
-    monkeypatch.setattr(module, "_pilot", lambda algorithm, *_: runs[algorithm])
+    monkeypatch.setattr(module, "_run_pilot", lambda algorithm, *_: runs[algorithm])
     network = ring(4)
     advise(quad(), network, algorithms={name: name for name in runs})
     assert seen["at"] == ("near", "near")
@@ -137,7 +140,7 @@ def test_on_links_seconds_decide_and_other_topologies_are_tried(monkeypatch):
         run.history["network_seconds"] = np.array([1.0, 1 + took[algorithm] * times[network.name]])
         return run
 
-    monkeypatch.setattr(module, "_pilot", pilot)
+    monkeypatch.setattr(module, "_run_pilot", pilot)
     alike = SimpleNamespace(heterogeneity=0.0, condition=1.0)
     monkeypatch.setattr(theory, "estimate", lambda *given, **named: alike)
     network = ring(4).with_links(rate=1e5)
@@ -160,7 +163,7 @@ def test_on_links_seconds_decide_and_other_topologies_are_tried(monkeypatch):
 def test_topologies_of_links_that_differ_are_parts_of_the_network():
     whole = complete(5)
     rates = {edge: 1e3 * (1 + 10 * e) for e, edge in enumerate(whole.edges)}
-    found = topologies(whole.with_links(rates, 0.1, compute=[1, 2, 3, 4, 5]))
+    found = alternative_networks(whole.with_links(rates, 0.1, compute=[1, 2, 3, 4, 5]))
     tree, half = found["tree of the fastest links"], found["faster half of the links"]
     assert len(tree.edges) == 4 and len(half.edges) == 4 + 3
     assert tree.edges == [(0, 4), (1, 4), (2, 4), (3, 4)]
@@ -168,4 +171,6 @@ def test_topologies_of_links_that_differ_are_parts_of_the_network():
     for one in (tree, half):
         assert one.links.rate.tolist() == [rates[edge] for edge in one.edges]
         assert one.links.compute.tolist() == [1, 2, 3, 4, 5]
-    assert topologies(whole) == {} and "ring(5)" in topologies(whole.with_links(1.0))
+    assert alternative_networks(whole) == {} and "ring(5)" in alternative_networks(
+        whole.with_links(1.0)
+    )

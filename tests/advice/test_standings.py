@@ -13,13 +13,13 @@ from diamond.catalogue.registry import NETWORKS
 def test_some_that_fit_are_tried_of_every_kind(level, kind):
     right = methods_for(level, kind)
     for agents in (1, 5):
-        tried = recommendation.tried(level, agents, kind)
+        tried = recommendation.methods_to_try(level, agents, kind)
         assert set(tried) <= set(right) and (tried or not right)
 
 
 @pytest.mark.quick
 def test_standings_are_those_of_the_nearest_suite_that_was_run(monkeypatch):
-    monkeypatch.setattr(standings, "standings", lambda: {"personal": [], "links": []})
-    assert standings.suite("personal", 1, "symmetric") == "personal"
-    assert standings.suite("personal", 5, "directed") == "links"
-    assert standings.suite("common", 5, "directed") == "common"
+    monkeypatch.setattr(standings, "load_standings", lambda: {"personal": [], "links": []})
+    assert standings.closest_suite("personal", 1, "symmetric") == "personal"
+    assert standings.closest_suite("personal", 5, "directed") == "links"
+    assert standings.closest_suite("common", 5, "directed") == "common"

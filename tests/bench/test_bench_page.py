@@ -31,7 +31,9 @@ def visit(browser):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    return pages.build(benched.results(), tmp_path_factory.mktemp("bench") / "page.html")
+    return pages.build_leaderboard(
+        benched.results(), tmp_path_factory.mktemp("bench") / "page.html"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def spoken(cost, value):
 def filtered(rows, cases, methods):
     """The matrix that statistics.py makes of these cases and methods only."""
     kept = [row for row in rows if row["case"] in cases and row["method"] in methods]
-    return statistics.matrix(kept, "samples")[2]
+    return statistics.cost_matrix(kept, "samples")[2]
 
 
 @pytest.mark.parametrize("kind", ["tuned", "untuned"])
@@ -166,7 +168,7 @@ def test_profiles_and_ranks_are_those_of_what_is_left_by_filters(
 ):
     choose(opened, kind=kind, **chosen)
     costs = medians(kind, cases=cases, methods=methods)
-    rows = statistics.table(benched.results()["pairs"], ["samples"], kind=kind)
+    rows = statistics.cost_table(benched.results()["pairs"], ["samples"], kind=kind)
     np.testing.assert_array_equal(filtered(rows, cases, methods), costs)
     traces = plotted(opened, "profile")["data"]
     assert {trace["name"] for trace in traces} == set(methods)
@@ -175,7 +177,7 @@ def test_profiles_and_ranks_are_those_of_what_is_left_by_filters(
         mine = costs[:, methods.index(trace["name"])]
         shares = [np.mean((mine <= f * best[:, 0]) & np.isfinite(mine)) for f in trace["x"]]
         np.testing.assert_allclose(trace["y"], shares)
-        known = statistics.profiles(costs, trace["x"])
+        known = statistics.performance_profiles(costs, trace["x"])
         np.testing.assert_allclose(trace["y"], known[methods.index(trace["name"])])
     average = stats.rankdata(costs, axis=1).mean(0)
     found = plotted(opened, "ranks")
@@ -183,7 +185,7 @@ def test_profiles_and_ranks_are_those_of_what_is_left_by_filters(
     np.testing.assert_allclose(dots["x"], np.sort(average))
     order = [re.sub(r"^\S+\s+", "", row[0]) for row in grid(opened, "costs")[1]]
     np.testing.assert_allclose([average[methods.index(name)] for name in order], dots["x"])
-    theirs, difference = statistics.ranks(costs)
+    theirs, difference = statistics.average_ranks(costs)
     np.testing.assert_allclose(theirs, average)
     assert f"Critical difference {difference:.2f}" in opened.locator("#ranks-verdict").inner_text()
 
@@ -214,10 +216,10 @@ def test_bars_join_methods_that_do_not_differ(visit, tmp_path):
         pair["tuned"] = made({"a": "b", "b": "a"}.get(pair["method"], pair["method"]))
     found["cases"] = {case: found["cases"]["smooth"] for case in cases}
     found["methods"] = {name: found["methods"]["dsgd"] for name in methods}
-    page = visit(pages.build(found, tmp_path / "page.html"))
+    page = visit(pages.build_leaderboard(found, tmp_path / "page.html"))
     choose(page, cost="round")
-    costs = statistics.matrix(statistics.table(found["pairs"], ["round"]), "round")[2]
-    average, difference = statistics.ranks(costs)
+    costs = statistics.cost_matrix(statistics.cost_table(found["pairs"], ["round"]), "round")[2]
+    average, difference = statistics.average_ranks(costs)
     traces = plotted(page, "ranks")["data"]
     critical, *bars, dots = traces
     np.testing.assert_allclose(critical["x"], [1, 1 + difference])
@@ -303,7 +305,7 @@ def test_what_there_is_without_tuning_is_beside_what_is_tuned(opened):
 def test_failures_are_those_of_the_statistics(opened):
     for tau in TAUS:
         choose(opened, tau=str(tau))
-        known = statistics.failures(benched.results()["pairs"], tau)
+        known = statistics.list_failures(benched.results()["pairs"], tau)
         kinds = {"tuned": "tuned", "untuned": "without tuning"}
         wanted = [
             [f["method"], f["case"], kinds[f["kind"]]]
@@ -388,7 +390,7 @@ def test_hostile_names_are_shown_as_they_are(visit, tmp_path):
     text = json.dumps(benched.results()).replace('"dsgd"', json.dumps(HOSTILE))
     found = json.loads(text.replace('"noisy"', json.dumps(f"{HOSTILE}2")))
     found["suite"] = HOSTILE
-    page = visit(pages.build(found, tmp_path / "page.html"))
+    page = visit(pages.build_leaderboard(found, tmp_path / "page.html"))
     assert page.locator("h1").inner_text() == f"Benchmark {HOSTILE}"
     head, rows = grid(page, "costs")
     assert f"{HOSTILE}2" in head and any(row[0].endswith(HOSTILE) for row in rows)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diamond.advice.standings import leading, said, standings
+from diamond.advice.standings import describe_standing, leading_methods, load_standings
 
 ROOT = Path(__file__).parents[2]
 BOARD = runpy.run_path(str(ROOT / "benchmarks" / "leaderboard.py"))
@@ -52,16 +52,16 @@ def test_a_claim_is_what_a_count_of_the_cases_says():
 def test_advice_follows_the_standings_of_what_is_kept():
     kept = BOARD["everything"]()
     made = {name: FINDINGS.standings(suite) for name, suite in kept.items()}
-    written = {name: [one._asdict() for one in rows] for name, rows in standings().items()}
+    written = {name: [one._asdict() for one in rows] for name, rows in load_standings().items()}
     assert written == {name: made[name] for name in written} and written.keys() == kept.keys()
     (mine,) = [one for one in written["personal"] if one["method"] == "gt_sgd"]
     rows = [r for r in kept["personal"]["costs"]["untuned"] if r["method"] == "gt_sgd"]
     assert (
         mine["untuned"] == sum(r["reached"] > r["seeds"] // 2 for r in rows) <= mine["cases"] == 8
     )
-    first = leading("personal", 8, "symmetric", 5)
+    first = leading_methods("personal", 8, "symmetric", 5)
     assert first[0].method == written["personal"][0]["method"] and len(first) == 5
-    assert "with the steps it chooses" in said(first[0], "personal")
+    assert "with the steps it chooses" in describe_standing(first[0], "personal")
 
 
 def costs(suite, cost="calls", kind="tuned"):

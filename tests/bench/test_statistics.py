@@ -19,58 +19,58 @@ def pairs():
 
 
 def test_targets_lie_between_the_start_and_the_lowest_of_any_run(pairs):
-    found = statistics.targets(pairs, 0.1)
+    found = statistics.compute_targets(pairs, 0.1)
     assert found["smooth"] == {"start": 10, "lowest": 0.0, "target": 1.0}
     assert found["noisy"] == {"start": 4, "lowest": 1.0, "target": pytest.approx(1.3)}
-    assert statistics.targets(pairs, 0.01)["linked"]["target"] == pytest.approx(0.02)
+    assert statistics.compute_targets(pairs, 0.01)["linked"]["target"] == pytest.approx(0.02)
 
 
 def test_targets_pass_over_what_is_not_a_number():
     made = {"case": "a", "tuned": [benched.run("dsgd", [3, NAN, -INF])], "untuned": []}
     made["tuned"] += [benched.run("dsgd", [5, 2, 1])]
-    assert statistics.targets([made], 0.5)["a"] == {"start": 4, "lowest": 1, "target": 2.5}
+    assert statistics.compute_targets([made], 0.5)["a"] == {"start": 4, "lowest": 1, "target": 2.5}
 
 
 def test_the_cost_is_what_was_spent_at_the_first_evaluation_at_the_target():
     run = benched.run("diamond", [10, 5, 1, 3, 0.5])
-    assert statistics.cost(run, 1.0, "round") == 20
-    assert statistics.cost(run, 0.99, "bytes") == 4000
-    assert statistics.cost(run, 10, "samples") == 0
-    assert statistics.cost(run, 0.4, "round") == INF
-    assert math.isnan(statistics.cost(run, 1.0, "network_seconds"))
+    assert statistics.cost_to_target(run, 1.0, "round") == 20
+    assert statistics.cost_to_target(run, 0.99, "bytes") == 4000
+    assert statistics.cost_to_target(run, 10, "samples") == 0
+    assert statistics.cost_to_target(run, 0.4, "round") == INF
+    assert math.isnan(statistics.cost_to_target(run, 1.0, "network_seconds"))
     lost = benched.run("diamond", [10, 5, NAN, NAN, NAN])
-    assert statistics.cost(lost, 5, "round") == 10
-    assert statistics.cost(lost, 4, "round") == INF
+    assert statistics.cost_to_target(lost, 5, "round") == 10
+    assert statistics.cost_to_target(lost, 4, "round") == INF
 
 
 def test_the_median_is_infinite_where_half_of_the_seeds_never_get_there():
-    assert statistics.median([3, 1, 2]) == 2
-    assert statistics.median([4, 1, 3, 2]) == 3
-    assert statistics.median([1, INF, 2]) == 2
-    assert statistics.median([1, INF, 2, INF]) == INF
-    assert statistics.median([7]) == 7
+    assert statistics.upper_median([3, 1, 2]) == 2
+    assert statistics.upper_median([4, 1, 3, 2]) == 3
+    assert statistics.upper_median([1, INF, 2]) == 2
+    assert statistics.upper_median([1, INF, 2, INF]) == INF
+    assert statistics.upper_median([7]) == 7
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
 def test_the_interval_is_that_of_every_resample_there_is(n):
     """All n^n of them, each as likely."""
     costs = [2.0**i for i in range(n)]
-    medians = sorted(statistics.median(drawn) for drawn in itertools.product(costs, repeat=n))
+    medians = sorted(statistics.upper_median(drawn) for drawn in itertools.product(costs, repeat=n))
     place = lambda share: medians[max(0, math.ceil(share * len(medians)) - 1)]
-    assert statistics.interval(costs[::-1]) == (place(0.025), place(0.975))
+    assert statistics.median_interval(costs[::-1]) == (place(0.025), place(0.975))
 
 
 def test_the_interval_of_ten_is_that_of_many_resamples():
     costs = np.sort(np.random.default_rng(0).lognormal(size=10))
     drawn = np.random.default_rng(1).choice(costs, (40_000, 10))
     known = np.quantile(np.sort(drawn, 1)[:, 5], [0.025, 0.975], method="inverted_cdf")
-    assert statistics.interval(list(costs)) == pytest.approx(tuple(known))
-    low, high = statistics.interval([*costs[:7], INF, INF, INF])
+    assert statistics.median_interval(list(costs)) == pytest.approx(tuple(known))
+    low, high = statistics.median_interval([*costs[:7], INF, INF, INF])
     assert low == pytest.approx(known[0]) and high == INF
 
 
 def test_a_row_counts_the_seeds_that_reach_the_target(pairs):
-    rows = statistics.table(pairs, ["round", "calls", "network_seconds"])
+    rows = statistics.cost_table(pairs, ["round", "calls", "network_seconds"])
     found = {(row["case"], row["method"]): row for row in rows}
     tie, other = found["smooth", "diamond"], found["smooth", "dsgd"]
     assert (tie["reached"], tie["round"], tie["round_low"], tie["round_high"]) == (3, 20, 20, 30)
@@ -81,23 +81,23 @@ def test_a_row_counts_the_seeds_that_reach_the_target(pairs):
     assert lost["round_low"] == 20 and found["linked", "k_free"]["calls"] == INF
     assert math.isnan(tie["network_seconds"]) and math.isnan(tie["network_seconds_high"])
     assert found["linked", "dsgd"]["network_seconds"] == 10 * 50 / 1e3
-    untuned = statistics.table(pairs, ["round"], kind="untuned")
+    untuned = statistics.cost_table(pairs, ["round"], kind="untuned")
     assert [row["round"] for row in untuned] == [30, 30, INF, 40, INF, INF, 40, INF, INF]
-    eased = statistics.table(pairs, ["round"], 0.7, "untuned")
+    eased = statistics.cost_table(pairs, ["round"], 0.7, "untuned")
     assert [row["round"] for row in eased[:3]] == [20, 20, 30]
 
 
 def test_the_matrix_has_nan_for_pairs_without_runs(pairs):
     kept = [pair for pair in pairs if (pair["case"], pair["method"]) != ("noisy", "dsgd")]
-    rows = statistics.table(kept, ["round"])
-    cases, methods, found = statistics.matrix(rows, "round")
+    rows = statistics.cost_table(kept, ["round"])
+    cases, methods, found = statistics.cost_matrix(rows, "round")
     assert (cases, methods) == (["smooth", "noisy", "linked"], ["diamond", "dsgd", "k_free"])
     np.testing.assert_array_equal(found, [[20, 20, 40], [30, NAN, INF], [30, 10, INF]])
 
 
 def test_profiles_count_cases_within_a_factor_of_the_best():
     costs = np.array([[1, 2, INF], [8, 4, 4], [INF, INF, INF], [3, NAN, 1]])
-    found = statistics.profiles(costs, [1, 2, 3, 1e9])
+    found = statistics.performance_profiles(costs, [1, 2, 3, 1e9])
     np.testing.assert_allclose(
         found, [[1 / 4, 2 / 4, 3 / 4, 3 / 4], [1 / 3, 2 / 3, 2 / 3, 2 / 3], [2 / 4] * 4]
     )
@@ -106,13 +106,13 @@ def test_profiles_count_cases_within_a_factor_of_the_best():
 def test_profiles_know_a_best_that_costs_nothing():
     costs = np.array([[0.0, 5.0, 0.0, INF, NAN]])
     np.testing.assert_array_equal(
-        statistics.profiles(costs, [1, 1e9]), [[1, 1], [0, 0], [1, 1], [0, 0], [0, 0]]
+        statistics.performance_profiles(costs, [1, 1e9]), [[1, 1], [0, 0], [1, 1], [0, 0], [0, 0]]
     )
 
 
 def test_ranks_are_shared_by_equals_and_averaged_over_cases():
     costs = np.array([[1, 2, 3, 4], [5, 5, 9, INF], [INF, 1, INF, INF], [NAN, 1, 2, 3]])
-    average, difference = statistics.ranks(costs)
+    average, difference = statistics.average_ranks(costs)
     np.testing.assert_allclose(average, [(1 + 1.5 + 3) / 3, (2 + 1.5 + 1) / 3, 3, (4 + 4 + 3) / 3])
     # Table 5(a) of Demsar (2006): 2.569 for four methods.
     assert difference == pytest.approx(2.569 * math.sqrt(4 * 5 / (6 * 3)), abs=1e-3)
@@ -121,18 +121,20 @@ def test_ranks_are_shared_by_equals_and_averaged_over_cases():
 def test_the_values_of_nemenyi_are_those_of_the_literature():
     """Table 5(a) of Demsar (2006)."""
     known = [1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164]
-    np.testing.assert_allclose([statistics.nemenyi(k) for k in range(2, 11)], known, atol=1.1e-3)
-    assert statistics.nemenyi(2) == pytest.approx(stats.norm.ppf(0.975))
+    np.testing.assert_allclose(
+        [statistics.nemenyi_quantile(k) for k in range(2, 11)], known, atol=1.1e-3
+    )
+    assert statistics.nemenyi_quantile(2) == pytest.approx(stats.norm.ppf(0.975))
 
 
 def test_there_are_no_ranks_of_one_method_or_of_no_case_in_common():
     for costs in ([[1.0], [2.0]], [[1.0, NAN], [NAN, 1.0]]):
-        average, difference = statistics.ranks(np.array(costs))
+        average, difference = statistics.average_ranks(np.array(costs))
         assert np.isnan(average).all() and math.isnan(difference)
 
 
 def test_failures_say_how(pairs):
-    found = {(f["case"], f["method"], f["kind"]): f for f in statistics.failures(pairs)}
+    found = {(f["case"], f["method"], f["kind"]): f for f in statistics.list_failures(pairs)}
     said = lambda *key: [found[key][n] for n in ("diverged", "above_start", "missed", "short")]
     assert ("linked", "dsgd", "tuned") not in found
     assert said("smooth", "diamond", "tuned") == [1, 0, 0, 0]
@@ -149,7 +151,7 @@ def test_a_run_that_gets_there_and_is_lost_afterwards_has_failed_but_not_missed(
     """And one that came back above its start as well."""
     runs = [benched.run("dsgd", [9, 0.5, NAN, NAN, NAN]), benched.run("dsgd", [9, 0, 3, 8, 10])]
     made = {"case": "a", "method": "dsgd", "tuned": runs, "untuned": []}
-    (found,) = statistics.failures([made])
+    (found,) = statistics.list_failures([made])
     assert [found[n] for n in ("diverged", "above_start", "missed", "short")] == [1, 1, 0, 0]
     assert found["left"] == pytest.approx(10 / 9)
 
@@ -157,24 +159,26 @@ def test_a_run_that_gets_there_and_is_lost_afterwards_has_failed_but_not_missed(
 def test_all_of_them_lost_leaves_nothing_to_say_of_the_end():
     runs = [benched.run("dsgd", [9, 12])]
     made = {"case": "a", "method": "dsgd", "tuned": runs, "untuned": runs}
-    found = statistics.failures([made])
+    found = statistics.list_failures([made])
     assert [f["kind"] for f in found if math.isnan(f["left"])] == ["tuned", "untuned"]
 
 
 def test_costs_are_those_counted_anywhere():
     found = benched.results()
     assert (
-        suite_results.costs(found) == list(suite_results.SHOWN) == list(leaderboard_payload.WORDS)
+        suite_results.counted_costs(found)
+        == list(suite_results.COST_COLUMNS)
+        == list(leaderboard_payload.COST_TITLES)
     )
     found["pairs"] = [pair for pair in found["pairs"] if pair["case"] != "linked"]
-    assert suite_results.costs(found) == list(suite_results.SHOWN[:-1])
+    assert suite_results.counted_costs(found) == list(suite_results.COST_COLUMNS[:-1])
 
 
 def test_results_come_back_from_their_file(tmp_path):
     made = benched.results()
-    back = suite_results.load(suite_results.write(tmp_path, made).parent)
+    back = suite_results.load_results(suite_results.write_results(tmp_path, made).parent)
     np.testing.assert_equal(back, made)
-    assert statistics.failures(back["pairs"]) == statistics.failures(made["pairs"])
+    assert statistics.list_failures(back["pairs"]) == statistics.list_failures(made["pairs"])
     lines = (tmp_path / "costs.csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * 9 and lines[0].startswith("kind,case,method,seeds,reached,round")
 
@@ -184,11 +188,11 @@ def test_a_file_that_is_not_of_results_is_named(tmp_path):
     for text in ("{", "[1, 2]"):
         path.write_text(text)
         with pytest.raises(ValueError, match=r"other.json is not a file of results"):
-            suite_results.load(path)
+            suite_results.load_results(path)
 
 
 def test_the_best_of_a_case_is_bold_in_latex():
-    lines = suite_results.as_latex(benched.results(), "round").splitlines()
+    lines = suite_results.format_latex(benched.results(), "round").splitlines()
     assert lines[2].startswith(" & smooth & noisy & linked & shared-case rank")
     assert lines[4].startswith(r"diamond & $\mathbf{20}$ & $\mathbf{30}$ & $30$ & ")
     assert lines[6].startswith(r"k\_free & $40$ & -- & -- & ")

@@ -27,7 +27,7 @@ batch = 2
 def played(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
     (folder / "mine.toml").write_text(TOML)
-    found = bench.suite(str(folder / "mine.toml"), methods=("dsgd",))
+    found = bench.load_suite(str(folder / "mine.toml"), methods=("dsgd",))
     with without_optimizations():
         return found, run_suite.run_suite(found, folder / "mine"), folder / "mine"
 
@@ -42,7 +42,7 @@ def test_every_method_is_tuned_by_as_many_trials_on_seeds_of_their_own(played):
         for kind in (True, False)
     }
     assert len(made) == found.runs == 3 + 1 + 2 + 2
-    assert seeds == {True: {0, 1}, False: {0, 1, suites.TUNING}}
+    assert seeds == {True: {0, 1}, False: {0, 1, suites.FIRST_TUNING_SEED}}
     short = [one["short"] for one in pair["tried"]]
     assert len(short) == 3 and short[pair["best"]] == min(short)  # one of them goes on
     assert [i for i, one in enumerate(pair["tried"]) if "upper_loss" in one] == [pair["best"]]
@@ -68,10 +68,10 @@ def test_what_was_made_is_not_made_again(played, monkeypatch):
 
 
 def test_settings_begin_with_the_numbers_found_and_are_the_same_for_all():
-    many = tunable_values.factors(24)
-    assert many[0] == dict.fromkeys(tunable_values.REACH, 1.0)
-    assert tunable_values.factors(5) == many[:5]  # a larger budget only adds
-    for name, (low, high) in tunable_values.REACH.items():
+    many = tunable_values.draw_factors(24)
+    assert many[0] == dict.fromkeys(tunable_values.FACTOR_RANGES, 1.0)
+    assert tunable_values.draw_factors(5) == many[:5]  # a larger budget only adds
+    for name, (low, high) in tunable_values.FACTOR_RANGES.items():
         values = sorted(drawn[name] for drawn in many)
         assert low <= values[0] < 0.5 < 2 < values[-1] <= high
         steps = np.diff(np.log([low, *values, high]))  # no large gap, for any of the numbers
@@ -114,7 +114,7 @@ def test_methods_meet_the_cases_that_they_solve():
 def test_what_is_not_there_is_named(tmp_path, change, said):
     (tmp_path / "mine.toml").write_text(TOML)
     with pytest.raises(ValueError, match=said):
-        bench.suite(str(tmp_path / "mine.toml"), **change)
+        bench.load_suite(str(tmp_path / "mine.toml"), **change)
 
 
 @pytest.mark.parametrize(
@@ -130,28 +130,35 @@ def test_what_is_not_there_is_named(tmp_path, change, said):
 def test_mistakes_in_a_file_are_named(tmp_path, old, new, said):
     (tmp_path / "mine.toml").write_text(TOML.replace(old, new))
     with pytest.raises(ValueError, match=said):
-        bench.suite(str(tmp_path / "mine.toml"))
+        bench.load_suite(str(tmp_path / "mine.toml"))
 
 
 def test_an_unknown_suite_is_refused_with_the_names_of_those_there_are():
     with pytest.raises(ValueError, match="no suite 'quik'; did you mean quick"):
-        bench.suite("quik")
+        bench.load_suite("quik")
     with pytest.raises(ValueError, match="no suite 'x'; there are personal, common"):
-        bench.suite("x")
+        bench.load_suite("x")
 
 
 def test_one_agent_alone_is_tuned_too():
     problem = gallery.quadratic(agents=1, upper=2, lower=2, rows=6)
     with without_optimizations():
-        known = tunable_values.tunable("diamond", problem, network.complete(1), 2, suites.TUNING)
+        known = tunable_values.make_tunable(
+            "diamond", problem, network.complete(1), 2, suites.FIRST_TUNING_SEED
+        )
     chain = known.fixed["hypergradient"].solve
     assert chain.terms >= 1 and float(chain.lipschitz) >= 1  # L of this quadratic
-    assert known.at(tunable_values.factors(1)[0])[1].keys() == {"alpha", "beta", "eta", "gamma"}
+    assert known.at(tunable_values.draw_factors(1)[0])[1].keys() == {
+        "alpha",
+        "beta",
+        "eta",
+        "gamma",
+    }
 
 
 def test_methods_that_keep_a_table_of_batches_meet_rows_that_are_whole_batches():
     every = {case.name: case for suite in suites.SUITES.values() for case in suite.cases}
-    met = [case for case in every.values() if "saba" in suites.meeting(case)]
+    met = [case for case in every.values() if "saba" in suites.suitable_methods(case)]
     assert len(met) >= 6 and cases.alone_cleaning not in met
     for case in met:
         problem, _ = case.make()

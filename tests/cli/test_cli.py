@@ -76,11 +76,13 @@ def small():
     return gallery.hyperparameter(*([part() for _ in range(9)] for _ in range(3)))
 
 
-def test_the_demo_tells_draws_and_reports(command, monkeypatch, tmp_path):
+def test_the_demo_prints_draws_and_reports(command, monkeypatch, tmp_path):
     """With D-SGD for each of the four: one program to compile."""
     skip_loss_checks(monkeypatch)
-    real = demo_experiment.algorithm
-    monkeypatch.setattr(demo_experiment, "algorithm", lambda name: real("D-SGD") | {"label": name})
+    real = demo_experiment.algorithm_table
+    monkeypatch.setattr(
+        demo_experiment, "algorithm_table", lambda name: real("D-SGD") | {"label": name}
+    )
     monkeypatch.setattr(demo_experiment, "ROUNDS", 50)
     monkeypatch.setattr(demo_experiment, "EVERY", 25)
     monkeypatch.setattr("diamond.config.problem_section.digits", small)

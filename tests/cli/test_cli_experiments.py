@@ -10,9 +10,9 @@ from commands import command, result
 from fast_compilation import skip_loss_checks, without_optimizations
 from tiny_experiment import TOML
 
-from diamond.cli.forecast_output import duration
 from diamond.hardware import compilation_cache
 from diamond.metrics import display as progress
+from diamond.metrics.display import format_duration
 from diamond.records.folder_reader import open_run
 
 VERBS = (
@@ -56,7 +56,7 @@ def test_the_shell_completes_verbs():
 
 def test_a_run_is_told_shown_listed_and_repeated(here):
     found = command("run", "tiny.toml")
-    assert "1 run of 24 rounds" in found.stderr and "MB on the network" in found.stderr
+    assert "1 run of 24 rounds" in found.stderr and "MB over the network" in found.stderr
     lines = [line for line in found.stderr.splitlines() if line.startswith("run=tiny ")]
     assert "round=0/24" in lines[0] and "round=24/24" in lines[-1]
     assert "folder: runs/tiny\n" in found.stdout
@@ -151,7 +151,7 @@ def test_new_then_run_works_unchanged(here):
     assert found["status"] == "finished" and 0 < found["error"] < 2
     first, *_, last = open_run(here / "runs" / "mine").lines
     assert last["metric"] < 0.5 * first["metric"] and "error" in first
-    assert "there already" in command("new", "mine", code=2).stderr
+    assert "exists already" in command("new", "mine", code=2).stderr
 
 
 @pytest.mark.parametrize("words, message", [
@@ -243,5 +243,5 @@ def test_sparklines_are_logarithmic_and_bounded():
 @pytest.mark.parametrize("seconds, text", [
     (0.314, "0.31 s"), (12.4, "12 s"), (99.4, "99 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"),
 ])  # fmt: skip
-def test_durations_are_said_as_people_do(seconds, text):
-    assert duration(seconds) == text
+def test_durations_are_formatted_for_people(seconds, text):
+    assert format_duration(seconds) == text

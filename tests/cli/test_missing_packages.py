@@ -11,10 +11,10 @@ from diamond.cli.app import EXTRA_BY_PACKAGE, FAILED, report_errors
 WITHOUT_PYDANTIC = """
 import sys, typer
 sys.modules["pydantic"] = None  # as if it were not installed
-from diamond.cli.app import reported
+from diamond.cli.app import report_errors
 for reads in (True, False):
     try:
-        with reported():
+        with report_errors():
             if reads:
                 import diamond.config.experiment_file
             raise FileNotFoundError("nowhere")

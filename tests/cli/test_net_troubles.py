@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import typer
-from tls_sites import certified, federation
+from tls_sites import federation, with_certificate
 
 import diamond
 from diamond.cli import net_site_setup
@@ -101,7 +101,7 @@ def test_an_expired_own_certificate_is_reported(trial, command):
         (-1, 2, "the certificate of north expired on "),
         (20, 1, "the certificate of north expires on "),
     ):
-        new = certified(trial / "trial", roster.load(place), days=days)
+        new = with_certificate(trial / "trial", roster.load_bundle(place), days=days)
         (place / "agent.pem").write_bytes(new.certificate)
         found = command("doctor", place, "--connect", "0.1")
         assert found.exit_code == code and message in found.stderr

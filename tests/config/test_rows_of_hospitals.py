@@ -12,7 +12,7 @@ import diamond
 from diamond.config.experiment_file import validate
 from diamond.config.site_problem import read_site_problem
 from diamond.config.validation_errors import BadExperiment
-from diamond.report.report_payload import payload
+from diamond.report.report_payload import collect_report_data
 
 CITIES = ["north", "east", "south", "west"]
 TOML = """
@@ -152,7 +152,7 @@ def test_agents_features_and_penalties_have_their_names_everywhere(here, monkeyp
     weights = {row[0]: [float(v) for v in row[1:]] for row in y[1:]}
     np.testing.assert_array_equal(weights["dose"], np.asarray(run.y["w"])[:, 1])
     assert command("report", "runs/four").stdout.strip().endswith("report.html")
-    found = payload([here / "runs/four"])
+    found = collect_report_data([here / "runs/four"])
     assert found["networks"][0]["sites"] == ["east", "north", "south", "west"]
     assert ["x is", "log-penalty"] in found["runs"][0]["answer"]
     assert len(found["problems"][0]["notes"]) == 4

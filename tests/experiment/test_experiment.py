@@ -24,7 +24,7 @@ from diamond.experiment.job_runner import (
     write_comparison_file,
 )
 from diamond.records.folder_reader import open_run, open_runs
-from diamond.templates.experiment_template import write
+from diamond.templates.experiment_template import write_experiment
 
 MINE = """
 import diamond
@@ -360,12 +360,12 @@ def test_one_run_takes_one_of_each(tmp_path):
 
 def test_a_new_experiment_is_two_files_that_overwrite_none(tmp_path):
     """They run as they are in `test_cli_experiments`."""
-    paths = write(tmp_path, "first")
+    paths = write_experiment(tmp_path, "first")
     assert [path.name for path in paths] == ["first.toml", "first.py"]
     with pytest.raises(FileExistsError, match="choose another name"):
-        write(tmp_path, "first")
+        write_experiment(tmp_path, "first")
     with pytest.raises(BadExperiment, match="no name for a Python file"):
-        write(tmp_path, "my-problem")
+        write_experiment(tmp_path, "my-problem")
 
 
 def test_a_forecast_tells_what_the_run_then_takes(tmp_path):

@@ -18,7 +18,7 @@ from diamond.records.export import export_solution
 from diamond.records.folder_reader import open_run
 from diamond.records.result_table import make_rows
 from diamond.report import figures
-from diamond.report.report_payload import AXES, axes, payload
+from diamond.report.report_payload import AXES, collect_report_data, list_axes
 
 LINKS = {"rate": 1e4, "latency": 0.01, "loss": 0.05, "joules_per_bit": 1e-6}
 NETWORK = {"graph": "ring", "agents": 3, "links": LINKS}
@@ -66,16 +66,16 @@ def test_the_same_digest_as_without_links_and_after_a_stop(folder, tmp_path):
 
 def test_the_report_has_the_axis_the_places_and_the_links(folder, tmp_path):
     pytest.importorskip("matplotlib")
-    found = payload([folder])
+    found = collect_report_data([folder])
     assert list(found["axes"])[-2:] == ["network_seconds", "joules"]
     assert not {"network_seconds", "joules"} & {measure["key"] for measure in found["measures"]}
     assert found["networks"][0]["links"]["rate"] == 1e4
     plain = replace(open_run(folder), lines=[{"round": 0, "agents": {}}])
-    assert list(axes([open_run(folder), plain])) == list(AXES) == list(axes([plain]))
+    assert list(list_axes([open_run(folder), plain])) == list(AXES) == list(list_axes([plain]))
     waiting = replace(plain, lines=[])
-    assert axes([open_run(folder), waiting]) == found["axes"]
+    assert list_axes([open_run(folder), waiting]) == found["axes"]
     assert found["runs"][0]["history"]["network_seconds"][-1] == pytest.approx(24 * EACH, rel=1e-5)
-    assert figures.draw([folder], tmp_path, formats=["svg"])[0].read_text().count("links") == 1
+    assert figures.draw_convergence([folder], tmp_path, formats=["svg"])[0].read_text().count("links") == 1
     assert diamond.load(folder).plot(tmp_path / "run.png", along="network_seconds").exists()
     with pytest.raises(ValueError, match="along = 'hours' is no column of the history"):
         diamond.load(folder).plot(tmp_path / "run.png", along="hours")
@@ -96,7 +96,7 @@ def test_a_run_made_in_python_is_loaded_with_its_places_and_links(folder, tmp_pa
     path = made.save(tmp_path / "made") / "mine-seed0"
     again = diamond.load(path, loaded.problem).network
     assert again.name == network.name and again.links.to_options() == network.links.to_options()
-    drawn = np.array(payload([path])["networks"][0]["positions"])
+    drawn = np.array(collect_report_data([path])["networks"][0]["positions"])
     shape = lambda points: np.linalg.norm(points[1:] - points[0], axis=1)
     np.testing.assert_allclose(shape(drawn) / shape(drawn)[0], [1, 1.5], rtol=1e-3)
 

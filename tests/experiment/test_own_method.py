@@ -15,7 +15,7 @@ from diamond.config.experiment_file import load, validate
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment.execution import ResumeOverrides, check_unchanged
 from diamond.schedules.learned import learned_names
-from diamond.tuning.experiment_grid import grid
+from diamond.tuning.experiment_grid import list_settings
 
 MINE = '''
 """D-SGD whose lower level takes half the step."""
@@ -95,7 +95,7 @@ def test_lists_and_grids_work_on_it(here):
     ]
     one = experiment(here, "mine.py:make")
     table = {"name": "mine.py:make", "alpha": 0.1, "beta": 0.1}
-    tried = grid(table, one.problem.build(), one.network[0].build(), 0, here)
+    tried = list_settings(table, one.problem.build(), one.network[0].build(), 0, here)
     assert len(tried) == 27 and tried[0][0]["name"] == "mine.py:make"
 
 
@@ -123,7 +123,7 @@ def test_advise_takes_it(here, monkeypatch):
     (here / "own.toml").write_text(TOML[: TOML.index("[algorithm]")] + own)
     for words, names in (
         (["tiny.toml", "--algorithm", "mine.py:make"], {"mine"}),
-        (["own.toml"], {*recommendation.tried("personal", 3, "symmetric"), "mine"}),
+        (["own.toml"], {*recommendation.methods_to_try("personal", 3, "symmetric"), "mine"}),
         (["own.toml", "--algorithm", "dsgd"], {"dsgd"}),
     ):
         seen.clear()

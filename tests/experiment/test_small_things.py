@@ -10,8 +10,8 @@ from tiny_experiment import TOML
 
 import diamond
 from diamond.config.experiment_file import experiment_name, load
-from diamond.tuning.experiment_grid import Setting
-from diamond.tuning.experiment_tuning import edges
+from diamond.tuning.experiment_grid import TableSetting
+from diamond.tuning.experiment_tuning import edge_options
 from diamond.tuning.successive_halving import Result
 
 
@@ -33,7 +33,7 @@ def test_the_command_says_its_version_and_how_to_use_it():
 
 
 def tried(loss, **options):
-    return Result(Setting({}, options), [loss])
+    return Result(TableSetting({}, options), [loss])
 
 
 def test_the_edge_of_a_grid_is_told():
@@ -41,9 +41,9 @@ def test_the_edge_of_a_grid_is_told():
     grid = [
         tried(abs(a - 0.4) + abs(b - 0.2), a=a, b=b, c=1, d="x") for a in values for b in values
     ]
-    assert edges(grid) == ["a = 0.4 is the largest that was tried"]
-    assert edges([tried(a, a=a) for a in values]) == ["a = 0.1 is the smallest that was tried"]
-    assert edges([tried(float("inf"), a=1.0), tried(1.0, a=0.5), tried(2.0, a=0.1)]) == []
+    assert edge_options(grid) == ["a = 0.4 is the largest that was tried"]
+    assert edge_options([tried(a, a=a) for a in values]) == ["a = 0.1 is the smallest that was tried"]
+    assert edge_options([tried(float("inf"), a=1.0), tried(1.0, a=0.5), tried(2.0, a=0.1)]) == []
 
 
 def test_a_problem_says_what_it_is():

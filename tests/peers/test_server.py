@@ -17,7 +17,7 @@ from diamond.peers.call_errors import Refused, Unreachable
 from diamond.peers.packet_stream import REQUEST, PacketStream
 from diamond.peers.rpc import RpcClient
 from diamond.peers.server import MAX_REQUESTS, Server
-from diamond.peers.text_sanitizing import printable
+from diamond.peers.text_sanitizing import sanitize_text
 from diamond.peers.tls import tls_context
 from diamond.peers.wire_format import MessageRequest, encode_request, max_frame_bytes, pack
 
@@ -262,7 +262,7 @@ def test_a_flood_of_lines_is_counted_not_written():
 
 
 def test_foreign_text_cannot_forge_a_log_line():
-    text = printable("good\n2026 round=9 \x1b[31mall is well\x1b[0m " + "x" * 1000)
+    text = sanitize_text("good\n2026 round=9 \x1b[31mall is well\x1b[0m " + "x" * 1000)
     assert "\n" not in text and "\x1b" not in text and len(text) == 400
     assert text.startswith("good\\n2026 round=9 \\x1b[31mall is well")
-    assert printable("étoile") == "étoile"
+    assert sanitize_text("étoile") == "étoile"

@@ -24,9 +24,9 @@ from diamond import network, report
 from diamond.records.folder_reader import StoredRun
 from diamond.records.plot_colors import OKABE_ITO, assign_colours
 from diamond.report import figures, report_page
-from diamond.report.graph_layout import positions
-from diamond.report.report_payload import payload
-from diamond.report.thinning import thin
+from diamond.report.graph_layout import layout_agents
+from diamond.report.report_payload import collect_report_data
+from diamond.report.thinning import choose_thinning
 
 HOSTILE = "</script><script>alert(1)</script><!-- {{data}} & \u2028"
 
@@ -38,7 +38,7 @@ def compared(tmp_path_factory):
 
 def test_what_was_found_is_told(compared):
     """Three numbers of x, and the round of the smallest upper loss."""
-    run = payload([compared / "diamond-seed0"])["runs"][0]
+    run = collect_report_data([compared / "diamond-seed0"])["runs"][0]
     losses = {e["round"]: e["upper_loss"] for e in folders.lines(compared / "diamond-seed0")}
     best = min(losses, key=losses.get)
     assert run["answer"][0] == ["best round", f"{best}, upper loss {losses[best]:.4g}"]
@@ -98,7 +98,7 @@ def test_it_runs_the_two_scripts_it_came_with_and_no_other(compared, tmp_path):
     (policy,) = [a["content"] for tag, a in found.elements if a.get("http-equiv")]
     scripts = [text for tag, attrs, parts in found.texts for text in ["".join(parts)]]
     _, _, plotly, own = scripts
-    assert policy == report_page.policy([plotly, own], live=False)
+    assert policy == report_page.security_policy([plotly, own], live=False)
     assert "'none'" in policy and "unsafe-eval" not in policy
     assert "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
     assert plotly == (report_page.HERE / "vendor/plotly-basic.min.js").read_text()
@@ -158,7 +158,7 @@ def test_it_needs_no_jax(compared, tmp_path):
         "import sys; from pathlib import Path; from diamond import report\n"
         "from diamond.report import figures\n"
         f"report.build([Path({str(compared)!r})], Path({str(tmp_path / 'r.html')!r}))\n"
-        f"figures.draw([Path({str(compared)!r})], Path({str(tmp_path)!r}))\n"
+        f"figures.draw_convergence([Path({str(compared)!r})], Path({str(tmp_path)!r}))\n"
         "assert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -173,8 +173,8 @@ def test_numbers_that_are_none_stay_gaps(runs):
     (path / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     unknown = folders.manifest(path)["network"] | {"lam": None}
     folders.manifest(path, resolved={"lipschitz": math.inf}, network=unknown)
-    data = payload([path])
-    text = report_page.dumps(data)
+    data = collect_report_data([path])
+    text = report_page.dump_compact(data)
     assert "NaN" not in text and "Infinity" not in text
     (run,) = data["runs"]
     assert run["history"]["metric"][2] is run["history"]["upper_loss"][2] is None
@@ -214,12 +214,12 @@ def test_what_cannot_be_read_is_named(runs, kind):
     else:
         path, said = path / "nowhere", "nowhere: no run found"
     with pytest.raises((ValueError, FileNotFoundError), match=said):
-        payload([path])
+        collect_report_data([path])
 
 
 def test_runs_are_found_once_wherever_they_are_named(compared):
     for named in ([compared.parent], [compared, compared / "dsgd-seed0"]):
-        assert len(payload(named)["runs"]) == 6
+        assert len(collect_report_data(named)["runs"]) == 6
 
 
 def test_much_data_is_thinned_alike_in_all_runs_and_stays_small(runs, tmp_path):
@@ -240,14 +240,14 @@ def test_much_data_is_thinned_alike_in_all_runs_and_stays_small(runs, tmp_path):
 def test_of_very_many_runs_the_first_of_every_group_are_kept_in_detail():
     entry = {"round": 0, "metric": 1.0, "agents": {"consensus": [0.0] * 1000}}
     runs = [StoredRun(Path(), {}, [entry] * 50) for _ in range(20)]
-    found = thin(runs, [i // 4 for i in range(20)])  # four seeds of five groups
-    assert found.detailed == {0, 4, 8}  # 10 evaluations of 1,000 agents take 80 kB each
-    assert found.step == 1 and 50 / found.pause >= 8
-    assert thin(runs[:1], [0]).detailed == {0} and thin([], []).step == 1
+    found = choose_thinning(runs, [i // 4 for i in range(20)])  # four seeds of five groups
+    assert found.detailed_runs == {0, 4, 8}  # 10 evaluations of 1,000 agents take 80 kB each
+    assert found.step == 1 and 50 / found.agent_step >= 8
+    assert choose_thinning(runs[:1], [0]).detailed_runs == {0} and choose_thinning([], []).step == 1
 
 
 def test_runs_that_differ_in_their_seed_only_make_one_curve(compared):
-    data = payload([compared])
+    data = collect_report_data([compared])
     assert [found["title"] for found in data["groups"]] == ["DIAMOND", "D-SGD", "GT-SGD"]
     assert sorted(run["group"] for run in data["runs"]) == [0, 0, 1, 1, 2, 2]
     assert data["swept"] == {"diamond": [], "dsgd": [], "gt_sgd": []}
@@ -258,7 +258,7 @@ def test_networks_and_options_that_differ_make_curves_of_their_own(runs):
     folders.manifest(runs / "dsgd-seed0", network=known["network"] | {"name": "star(5)"})
     steps = known["algorithm"] | {"options": {"alpha": 0.8, "inner": {"terms": 3}}}
     folders.manifest(runs / "dsgd-seed1", algorithm=steps)
-    data = payload([runs])
+    data = collect_report_data([runs])
     titles = [found["title"] for found in data["groups"]]
     assert titles[1:3] == ["D-SGD \u00b7 alpha=0.05, star(5)", "D-SGD \u00b7 alpha=0.8, ring(5)"]
     assert data["groups"][1]["colour"] == data["groups"][2]["colour"]
@@ -268,7 +268,11 @@ def test_networks_and_options_that_differ_make_curves_of_their_own(runs):
 
 
 def test_a_label_has_the_same_colour_whatever_stands_beside_it():
-    assert assign_colours(["GT-SGD"])["GT-SGD"] == assign_colours(["gt_sgd", "DIAMOND"])["gt_sgd"] == OKABE_ITO[1]
+    assert (
+        assign_colours(["GT-SGD"])["GT-SGD"]
+        == assign_colours(["gt_sgd", "DIAMOND"])["gt_sgd"]
+        == OKABE_ITO[1]
+    )
     found = assign_colours(["DIAMOND", "mine", "yours"])
     assert found["mine"] == OKABE_ITO[1] and len(set(found.values())) == 3
     assert len(assign_colours([f"a{i}" for i in range(20)])) == 20
@@ -282,8 +286,8 @@ def test_a_label_has_the_same_colour_whatever_stands_beside_it():
 )
 def test_agents_are_drawn_apart_and_always_at_the_same_place(made):
     edges = [list(edge) for edge in made.edges]
-    found = np.array(positions(made.agents, edges))
-    assert found.tolist() == positions(made.agents, edges)
+    found = np.array(layout_agents(made.agents, edges))
+    assert found.tolist() == layout_agents(made.agents, edges)
     assert found.shape == (made.agents, 2) and np.abs(found).max() < 1.2
     between = np.linalg.norm(found[:, None] - found[None], axis=-1)
     assert between[~np.eye(made.agents, dtype=bool)].min() > 0.01
@@ -302,47 +306,47 @@ def test_agents_are_as_far_apart_as_there_are_hops_between_them(made):
 
     theirs = nx.kamada_kawai_layout(made.graph)
     known = stress(np.array([theirs[i] for i in range(made.agents)]))
-    mine = np.array(positions(made.agents, [list(edge) for edge in made.edges]))
+    mine = np.array(layout_agents(made.agents, [list(edge) for edge in made.edges]))
     assert stress(mine) < 1.001 * known
 
 
 def test_one_agent_and_agents_without_edges_have_a_place():
-    assert len(positions(1, [])) == 1 and len(positions(6, [[0, 1]])) == 6
+    assert len(layout_agents(1, [])) == 1 and len(layout_agents(6, [[0, 1]])) == 6
 
 
 def test_figures_are_made_from_the_folder_alone_and_always_the_same(compared, tmp_path):
-    png, pdf = figures.draw([compared], tmp_path / "a")
+    png, pdf = figures.draw_convergence([compared], tmp_path / "a")
     assert png.read_bytes().startswith(b"\x89PNG") and pdf.read_bytes().startswith(b"%PDF")
-    for again, first in zip(figures.draw([compared], tmp_path / "b"), (png, pdf)):
+    for again, first in zip(figures.draw_convergence([compared], tmp_path / "b"), (png, pdf)):
         assert again.read_bytes() == first.read_bytes()
-    beside = figures.draw([compared], tmp_path / "a", "D-SGD")
+    beside = figures.draw_convergence([compared], tmp_path / "a", "D-SGD")
     assert [path.name for path in beside] == [
         "convergence-relative.png",
         "convergence-relative.pdf",
     ]
     with pytest.raises(ValueError, match=r"no curve 'X'.* there are DIAMOND, D-SGD, GT-SGD"):
-        figures.draw([compared], tmp_path, "X")
+        figures.draw_convergence([compared], tmp_path, "X")
 
 
 def test_a_figure_is_drawn_in_the_formats_asked_for_from_several_folders(compared, tmp_path):
     folders = [compared / "dsgd-seed0", compared / "gt_sgd-seed0"]
-    (svg,) = figures.draw(folders, tmp_path / "a", formats=["svg"])
+    (svg,) = figures.draw_convergence(folders, tmp_path / "a", formats=["svg"])
     text = svg.read_text()
     assert "<svg" in text and "D-SGD" in text and "GT-SGD" in text and "DIAMOND" not in text
-    (again,) = figures.draw(folders, tmp_path / "b", formats=["svg"])
+    (again,) = figures.draw_convergence(folders, tmp_path / "b", formats=["svg"])
     assert again.read_text() == text
 
 
 def test_a_curve_is_the_median_and_the_range_of_its_seeds(compared):
     seeds = [folders.lines(compared / f"dsgd-seed{seed}") for seed in folders.SEEDS]
-    curve = figures.aggregate(seeds, "metric", "samples")
+    curve = figures.aggregate_seeds(seeds, "metric", "samples")
     known = np.array([[line["metric"] for line in entries] for entries in seeds])
     np.testing.assert_allclose(curve["y"], np.median(known, 0))
     np.testing.assert_allclose(curve["low"], known.min(0))
     np.testing.assert_allclose(curve["high"], known.max(0))
     spent = [[line["samples"] for line in entries] for entries in seeds]
     np.testing.assert_allclose(curve["x"], np.median(spent, 0))
-    np.testing.assert_allclose(figures.relative(curve, curve)["y"], 1.0)
+    np.testing.assert_allclose(figures.divide_curves(curve, curve)["y"], 1.0)
 
 
 @pytest.fixture
@@ -361,7 +365,7 @@ def ask(port, path, **headers):
 def test_the_live_page_sends_what_is_new_and_only_that(live):
     runs, port = live
     status, headers, text = ask(port, "/data.json")
-    assert status == 200 and json.loads(text) == payload([runs])
+    assert status == 200 and json.loads(text) == collect_report_data([runs])
     assert ask(port, "/data.json", **{"If-None-Match": headers["ETag"]})[0] == 304
     entry = folders.lines(runs / "dsgd-seed0")[-1] | {"round": 50}
     with (runs / "dsgd-seed0" / "metrics.jsonl").open("a") as stream:

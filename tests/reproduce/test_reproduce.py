@@ -18,14 +18,16 @@ from diamond.hardware import compilation_cache
 from diamond.reproduce import figure_drawing, paper_commands, paper_figures, paper_trials
 from diamond.reproduce import paper_case as cases
 from diamond.reproduce import paper_tuning as tuning
-from diamond.reproduce.paper_case import Case, Scale
+from diamond.reproduce.paper_case import ExperimentScale, PaperCase
 from diamond.reproduce.paper_methods import METHODS, MOMENTUM
 from diamond.tuning import trial_cache
 
-CASE = Case("mnist", 9, "label")
-SCALE = Scale("tiny", rounds=6, every=2, seeds=2, rows=None)
+CASE = PaperCase("mnist", 9, "label")
+SCALE = ExperimentScale("tiny", rounds=6, every=2, seeds=2, rows=None)
 SETTINGS = [((0.3, 1.0, 3.0), 0), ((0.3, 1.0, 3.0), 1), ((1.0, 0.3, 1.0), 0)]
-STORED = json.loads(resources.files("diamond.reproduce").joinpath(tuning.STORE).read_text())
+STORED = json.loads(
+    resources.files("diamond.reproduce").joinpath(tuning.CONSTANTS_FILE).read_text()
+)
 # Nine agents with eight training rows each bend more than MNIST does: L_g is too small for them.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:mini-batch Hessians", "ignore:y. is known", "ignore:y. cannot be found"
@@ -42,12 +44,12 @@ def rows(dataset, folder):
 def small():
     """180 rows of noise stand for every data set, and compile once."""
     with pytest.MonkeyPatch.context() as patch, without_optimizations():
-        cases._problem.cache_clear()
-        patch.setattr(cases, "_rows", rows)
+        cases._build_problem.cache_clear()
+        patch.setattr(cases, "_load_rows", rows)
         skip_loss_checks(patch)
         skip_divergence_diagnosis(patch)
         yield
-    cases._problem.cache_clear()
+    cases._build_problem.cache_clear()
 
 
 @pytest.fixture
@@ -64,7 +66,9 @@ def called(monkeypatch):
 
 
 def run(memory, settings=SETTINGS, on_trial=lambda n: None, **options):
-    return paper_trials.run(CASE, SCALE, "D-SGD", settings, memory, None, on_trial, **options)
+    return paper_trials.run_trials(
+        CASE, SCALE, "D-SGD", settings, memory, None, on_trial, **options
+    )
 
 
 def without_time(trial):
@@ -79,8 +83,8 @@ def without_time(trial):
 @pytest.mark.parametrize("dataset", ["mnist", "a9a"])
 @pytest.mark.parametrize("count", [None, 90])
 def test_every_row_is_dealt_once(dataset, count):
-    scale = Scale("tiny", 6, 2, 2, count)
-    problem = Case(dataset, 5, "iid").problem(scale, None)
+    scale = ExperimentScale("tiny", 6, 2, 2, count)
+    problem = PaperCase(dataset, 5, "iid").problem(scale, None)
     parts = {
         part: np.concatenate([r["a"] for r in problem.rows[part]])
         for part in ("train", "valid", "test")
@@ -90,15 +94,15 @@ def test_every_row_is_dealt_once(dataset, count):
     known = {row.tobytes() for row in rows(dataset, None)[0]}
     assert {row.tobytes() for row in dealt} <= known
     shares = [len(part) / len(dealt) for part in parts.values()]
-    np.testing.assert_allclose(shares, cases.SHARES, atol=0.03)
-    assert Case(dataset, 5, "iid").problem(scale, None) is problem
+    np.testing.assert_allclose(shares, cases.SPLIT_SHARES, atol=0.03)
+    assert PaperCase(dataset, 5, "iid").problem(scale, None) is problem
     assert ("test_loss" in problem.metrics) == (dataset == "a9a")
 
 
 def test_agents_by_label_have_few_labels_and_others_most():
     labels = lambda kind: [
         len(np.unique(np.concatenate([p.rows[part][i]["b"] for part in p.rows])))
-        for p in [Case("mnist", 5, kind).problem(SCALE, None)]
+        for p in [PaperCase("mnist", 5, kind).problem(SCALE, None)]
         for i in range(5)
     ]
     assert max(labels("label")) <= 4 and min(labels("iid")) >= 8
@@ -121,13 +125,15 @@ def test_methods_follow_the_papers_schedules(method, frozen):
 
 def test_the_description_tells_cases_and_scales_apart():
     every = [
-        (Case("mnist", m, kind, p), Scale("any", rounds, 2, 2, count))
+        (PaperCase("mnist", m, kind, p), ExperimentScale("any", rounds, 2, 2, count))
         for m, kind, p, rounds, count in itertools.product(
             (9, 15), ("iid", "label"), (0.3, 0.5), (6, 8), (None, 90)
         )
     ]
     assert len({json.dumps(c.describe(s)) for c, s in every}) == len(every) == 32
-    renamed = Scale("other", 6, 2, 99, None)  # neither the name nor how many seeds change a trial
+    renamed = ExperimentScale(
+        "other", 6, 2, 99, None
+    )  # neither the name nor how many seeds change a trial
     assert CASE.describe(renamed) == CASE.describe(SCALE)
 
 
@@ -185,10 +191,10 @@ def test_scores_are_means_over_the_run_and_over_its_last_fifth():
         name: [float(scale * t) for t in range(11)]
         for name, scale in {"metric": 1, "upper_loss": 2, "curvature": 3}.items()
     }
-    found = trial_cache.score({"diverged": None, "history": history})
+    found = trial_cache.summarize_trial({"diverged": None, "history": history})
     assert found["upper_loss"] == 2 * (9 + 10) / 2 and found["curvature"] == 30
     assert found["metric"] == sum(range(1, 11)) / 10 and found["final_metric"] == 9.5
-    worst = trial_cache.score({"diverged": 3, "history": {}})
+    worst = trial_cache.summarize_trial({"diverged": 3, "history": {}})
     assert worst == {"upper_loss": float("inf"), "metric": float("inf")}
 
 
@@ -198,8 +204,8 @@ def test_scores_are_means_over_the_run_and_over_its_last_fifth():
 @pytest.mark.parametrize("dataset", ["mnist", "cifar10", "a9a"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_gets_27_settings(dataset, method):
-    case = Case(dataset, 5, "iid")
-    grid = tuning.grid(case, method)
+    case = PaperCase(dataset, 5, "iid")
+    grid = tuning.list_settings(case, method)
     assert len(set(grid)) == len(grid) == 27
     a, b, e = (
         {float(f"{number:.6g}") for number in numbers}
@@ -231,7 +237,7 @@ def test_the_rules_of_choice():
         row("D-SGD", 1, 1.25, 2.0),  # just near enough
         row("D-SGD", 2, 1.24, 2.1),
     ]
-    best = lambda kind: {m: c[0] for m, c in tuning.choose(found, kind).items()}
+    best = lambda kind: {m: c[0] for m, c in tuning.choose_constants(found, kind).items()}
     assert best("tuned") == {"DIAMOND": 2, "GT-SGD": 3, "M-SGD": 2, "D-SGD": 1}
     assert best("loss") == {"DIAMOND": 1, "GT-SGD": 3, "M-SGD": 2, "D-SGD": 2}
 
@@ -250,7 +256,7 @@ def made_up(case, scale, method, settings, memory, folder, on_trial, frozen=Fals
 
 
 def test_tuning_averages_the_seeds_and_stores_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(paper_trials, "run", made_up)
+    monkeypatch.setattr(paper_trials, "run_trials", made_up)
     store, said = tmp_path / "constants.json", io.StringIO()
     before = {"command": "diamond tune kept", "trials": [{"method": "DIAMOND"}]}
     store.write_text(json.dumps({"kept": before}))
@@ -270,7 +276,7 @@ def test_tuning_averages_the_seeds_and_stores_all(tmp_path, monkeypatch):
 
 
 def test_the_package_has_the_constants_of_mnist():
-    assert {line.case.name for line in paper_figures.lines("fig1")} <= set(STORED)
+    assert {line.case.name for line in paper_figures.figure_lines("fig1")} <= set(STORED)
     assert all(stored["trials"] for stored in STORED.values())
 
 
@@ -282,18 +288,18 @@ def test_the_constants_of_the_package_follow_from_their_trials(name):
     assert stored["device"] and stored["seconds"] > 0
     for method in METHODS:
         own = [tuple(r["constants"]) for r in stored["trials"] if r["method"] == method]
-        assert own == tuning.grid(case, method)
+        assert own == tuning.list_settings(case, method)
     for kind in ("tuned", "loss"):
-        assert tuning.choose(stored["trials"], kind) == stored[kind]
+        assert tuning.choose_constants(stored["trials"], kind) == stored[kind]
         assert list(stored[kind]) == list(METHODS)
         losses = {(r["method"], tuple(r["constants"])): r["upper_loss"] for r in stored["trials"]}
         assert all(np.isfinite(losses[m, tuple(c)]) for m, c in stored[kind].items())
 
 
 def test_constants_are_found_for_every_density():
-    found = tuning.constants(Case("mnist", 9, "label", p=0.8), "tuned", "M-SGD")
+    found = tuning.load_constants(PaperCase("mnist", 9, "label", p=0.8), "tuned", "M-SGD")
     assert found == tuple(STORED["mnist-9-label-p0.3"]["tuned"]["M-SGD"])
-    assert tuning.constants(CASE, "published", "D-SGD") == (10.0, 10.0, 0.1)
+    assert tuning.load_constants(CASE, "published", "D-SGD") == (10.0, 10.0, 0.1)
 
 
 # The figures
@@ -301,16 +307,16 @@ def test_constants_are_found_for_every_density():
 
 @pytest.mark.parametrize("figure, count", [("fig1", 16), ("fig2", 16), ("fig3", 6), ("fig4", 14)])
 def test_every_figure_shows_its_lines_once_with_a_colour_each(figure, count):
-    lines = paper_figures.lines(figure)
+    lines = paper_figures.figure_lines(figure)
     assert len(set(lines)) == len(lines) == count
-    panels = {figure_drawing._title(figure, line.case) for line in lines}
+    panels = {figure_drawing._panel_title(figure, line.case) for line in lines}
     for panel in panels:
-        assert sum(figure_drawing._title(figure, line.case) == panel for line in lines) <= 6
+        assert sum(figure_drawing._panel_title(figure, line.case) == panel for line in lines) <= 6
 
 
 def reproduce(kind, scale, out, monkeypatch):
-    two = [paper_figures.Line(method, CASE, method) for method in ("DIAMOND", "D-SGD")]
-    monkeypatch.setattr(paper_figures, "lines", lambda figure: two)
+    two = [paper_figures.FigureLine(method, CASE, method) for method in ("DIAMOND", "D-SGD")]
+    monkeypatch.setattr(paper_figures, "figure_lines", lambda figure: two)
     said = io.StringIO()
     paper_commands.reproduce("fig1", scale, kind, out, None, Console(file=said, width=200))
     place = out / "fig1"
@@ -357,7 +363,7 @@ def test_an_experiment_writes_pictures_numbers_and_tables(tmp_path, monkeypatch,
 
 
 def test_the_published_constants_diverge_and_the_table_says_so(tmp_path, monkeypatch):
-    scale = Scale("tiny", rounds=400, every=200, seeds=1, rows=None)
+    scale = ExperimentScale("tiny", rounds=400, every=200, seeds=1, rows=None)
     numbers, text, said = reproduce("published", scale, tmp_path, monkeypatch)
     (main,) = tables(text)  # no second table: nothing has a pace
     for shown, trial in zip(main, numbers["trials"]):
@@ -367,8 +373,8 @@ def test_the_published_constants_diverge_and_the_table_says_so(tmp_path, monkeyp
 
 
 def test_the_commands_print_one_document_of_json(tmp_path, monkeypatch):
-    two = [paper_figures.Line(method, CASE, method) for method in ("DIAMOND", "D-SGD")]
-    monkeypatch.setattr(paper_figures, "lines", lambda figure: two)
+    two = [paper_figures.FigureLine(method, CASE, method) for method in ("DIAMOND", "D-SGD")]
+    monkeypatch.setattr(paper_figures, "figure_lines", lambda figure: two)
     monkeypatch.setattr(cases, "QUICK", SCALE)
     monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     invoke = lambda *words: CliRunner().invoke(cli.app, [*map(str, words), "--json"])
@@ -379,7 +385,7 @@ def test_the_commands_print_one_document_of_json(tmp_path, monkeypatch):
     numbers = json.loads((tmp_path / "fig1" / "fig1-tuned.json").read_text())
     assert found["table"] == numbers["table"] and "means over 2 seeds" in made.stderr
     assert all(Path(file).is_file() for file in found["files"])
-    monkeypatch.setattr(paper_trials, "run", made_up)
+    monkeypatch.setattr(paper_trials, "run_trials", made_up)
     store = tmp_path / "constants.json"
     tuned = invoke("tune", CASE.name, "--scale", "quick", "--store", store, "--out", tmp_path)
     assert tuned.exit_code == 0, tuned.output
@@ -389,7 +395,7 @@ def test_the_commands_print_one_document_of_json(tmp_path, monkeypatch):
 
 
 def test_a_table_shows_what_only_later_lines_have():
-    text = paper_commands.markdown(
+    text = paper_commands.format_markdown(
         [{"line": "a", "diverged": "1"}, {"line": "b", "metric": 0.123456}]
     )
     assert text == "| line | diverged | metric |\n| --- | --- | --- |\n| a | 1 |  |\n" + (
@@ -407,11 +413,11 @@ def test_figures_show_what_their_axes_say(monkeypatch):
     }
     trial = lambda run: {"history": course(run), "diverged": None}
     found = {
-        paper_figures.Line(name, CASE, name): [trial(i), trial(i + 2)]
+        paper_figures.FigureLine(name, CASE, name): [trial(i), trial(i + 2)]
         for i, name in ((0, "DIAMOND"), (4, "D-SGD"))
     }
-    figure_drawing.draw("fig1", found, [Path("one.png")])
-    figure_drawing.costs(found, [Path("two.png")])
+    figure_drawing.draw_figure("fig1", found, [Path("one.png")])
+    figure_drawing.draw_costs(found, [Path("two.png")])
     words = {label: key for key, label in figure_drawing.LABELS.items()}
     for figure, rows in zip(figures_seen, (2, 2)):
         axes = np.array(figure.axes).reshape(rows, -1)

@@ -73,7 +73,7 @@ def pair(case: str, method: str, tuned: list[list[float]]) -> dict[str, Any]:
 
 
 def results() -> dict[str, Any]:
-    """As `diamond.bench.suite_results.results` gives them."""
+    """As `diamond.bench.suite_results.collect_results` returns them."""
     described = {"estimator": "plain", "moves": "gossip", "networks": "fixed", "reference": "x"}
     oracles = {"diamond": "neumann", "dsgd": "neumann", "k_free": "differences"}
     return {

@@ -12,15 +12,15 @@ from diamond.config.digits import digits
 from diamond.config.experiment_file import validate
 from diamond.experiment.job_runner import plan_comparison
 from diamond.records.folder_reader import open_runs
-from diamond.reproduce.paper_methods import method
+from diamond.reproduce.paper_methods import build_method
 from diamond.templates import demo_experiment
 
 
 def ran(folder):
     """The demo's runs by label, as their folders tell."""
-    plan_comparison(validate(demo_experiment.settings(), Path(), "demo"), folder, "demo").execute(
-        RecordingListener()
-    )
+    plan_comparison(
+        validate(demo_experiment.experiment_tables(), Path(), "demo"), folder, "demo"
+    ).execute(RecordingListener())
     found = {run.manifest["algorithm"]["label"]: run for run in open_runs([folder])}
     return {name: found[name] for name in demo_experiment.METHODS}
 
@@ -39,17 +39,17 @@ def compared(tmp_path_factory):
 
 
 def test_the_settings_say_the_same_as_the_objects():
-    experiment = validate(demo_experiment.settings(), Path(), "demo")
+    experiment = validate(demo_experiment.experiment_tables(), Path(), "demo")
     with jax.enable_x64(False):
         for part, (name, constants) in zip(experiment.algorithm, demo_experiment.METHODS.items()):
             assert part.label == name
-            assert part.build() == method(
+            assert part.build() == build_method(
                 name, constants, demo_experiment.BATCH, demo_experiment.CHAIN
             )
     network = experiment.network[0].build()
     assert (network.name, network.lam) == (
-        demo_experiment.peers().name,
-        demo_experiment.peers().lam,
+        demo_experiment.make_network().name,
+        demo_experiment.make_network().lam,
     )
 
 
@@ -74,7 +74,7 @@ def test_histories_are_finite_and_the_objective_falls(compared):
 
 
 def test_only_tracking_sends_twice_as_much(compared):
-    network = demo_experiment.peers()
+    network = demo_experiment.make_network()
     numbers = 64 * 20 + 20 + 20 * 20 + 20  # of x
     for name, run in compared.items():
         copies = 2 if name in ("DIAMOND", "GT-SGD") else 1

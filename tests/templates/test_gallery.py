@@ -7,20 +7,20 @@ from diamond.config.experiment_file import load
 from diamond.config.problem_section import IN_PYTHON, problem_names
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
-from diamond.templates.experiment_template import write
-from diamond.templates.problem_templates import STARTS
+from diamond.templates.experiment_template import write_experiment
+from diamond.templates.problem_templates import TEMPLATE_SETTINGS
 
 
 @pytest.mark.quick
 def test_every_problem_can_be_started_from():
-    assert {*problem_names(), *IN_PYTHON} - {"digits"} == set(STARTS)
+    assert {*problem_names(), *IN_PYTHON} - {"digits"} == set(TEMPLATE_SETTINGS)
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("kind", STARTS)
+@pytest.mark.parametrize("kind", TEMPLATE_SETTINGS)
 def test_a_file_of_the_gallery_is_sound(kind, tmp_path, monkeypatch):
     skip_loss_checks(monkeypatch)
-    path, *_ = write(tmp_path, "mine", kind)
+    path, *_ = write_experiment(tmp_path, "mine", kind)
     experiment = load(path)
     with jobs.use_precision(experiment):
         problem = jobs.build_problem(experiment, "mine.toml")
@@ -36,5 +36,5 @@ def test_a_problem_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(
         BadExperiment, match="no problem 'actor_kritic' to start from; did you mean"
     ):
-        write(tmp_path, "mine", "actor_kritic")
+        write_experiment(tmp_path, "mine", "actor_kritic")
     assert not [*tmp_path.iterdir()]

@@ -12,8 +12,8 @@ from tiny_experiment import run_experiment
 
 from diamond import gallery
 from diamond.config.experiment_file import load
-from diamond.templates.experiment_template import write
-from diamond.templates.problem_templates import STARTS
+from diamond.templates.experiment_template import write_experiment
+from diamond.templates.problem_templates import TEMPLATE_SETTINGS
 
 ROWS = ("problem.rows=60", "problem.agents=2")
 STEPS = ("algorithm.alpha=0.01", "algorithm.beta=0.01")
@@ -37,18 +37,18 @@ SMALL = {
 
 def changes(kind):
     """The entry made small; steps are given, since finding them is compiled too."""
-    common = STARTS[kind].algorithm["name"] == "diamond_common"
+    common = TEMPLATE_SETTINGS[kind].algorithm["name"] == "diamond_common"
     steps = (*STEPS, *MOMENTUM, *(("algorithm.delta=0.01",) if common else CHAIN))
     network = () if kind == "regression" else ('network="ring:2"',)
     return ["rounds=2", "every=2", "algorithm.batch=2", *network, *steps, *SMALL[kind]]
 
 
-@pytest.mark.parametrize("kind", STARTS)
+@pytest.mark.parametrize("kind", TEMPLATE_SETTINGS)
 def test_an_entry_runs(kind, tmp_path, monkeypatch, float32):
     skip_loss_checks(monkeypatch)
     measure_losses_only(monkeypatch)
     monkeypatch.chdir(tmp_path)
-    path, *_ = write(tmp_path, "mine", kind)
+    path, *_ = write_experiment(tmp_path, "mine", kind)
     with without_optimizations():
         run_experiment(load(path, changes(kind)), tmp_path / "run")
     first, last = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
@@ -60,7 +60,9 @@ def test_an_entry_runs(kind, tmp_path, monkeypatch, float32):
 def test_every_problem_is_an_entry_with_its_own_section_and_picture():
     known = {name for name in gallery.__all__ if inspect.isfunction(getattr(gallery, name))}
     page = (ROOT / "docs" / "reference" / "gallery.md").read_text()
-    assert known == set(STARTS) == set(SMALL) == set(re.findall(r"^## (\w+)$", page, re.M))
+    assert (
+        known == set(TEMPLATE_SETTINGS) == set(SMALL) == set(re.findall(r"^## (\w+)$", page, re.M))
+    )
     for kind in known:
         section = page.split(f"\n## {kind}\n")[1].split("\n## ")[0]
         assert f"diamond new {kind} --problem {kind}" in section

@@ -18,7 +18,7 @@ from diamond.gallery import quadratic
 from diamond.hardware import compilation_cache
 from diamond.network import ring
 from diamond.tuning import trial_cache
-from diamond.tuning.experiment_grid import FACTORS, FINE, grid
+from diamond.tuning.experiment_grid import FACTORS, FINE_ALPHA_FACTORS, list_settings
 
 TOML = """
 rounds = 40
@@ -156,10 +156,10 @@ def test_without_lists_27_settings_lie_around_the_algorithms_own_steps(name, mom
     if not momentum:
         given["steps"] = {"alpha": "power(0.3)", "beta": "scaled(2, power(0.3))"}
     made = quadratic(agents=3, upper=2, lower=2, rows=6)
-    found = grid(given, made, ring(3), 0)
+    found = list_settings(given, made, ring(3), 0)
     numbers = [sweeps.read_algorithms(table)[0].build().schedule_values(8) for table, _ in found]
     s = 10 ** (-1 / 3)
-    alphas = [0.3 * s * f for f in (FACTORS if momentum else FINE)]
+    alphas = [0.3 * s * f for f in (FACTORS if momentum else FINE_ALPHA_FACTORS)]
     betas = [0.6 * s * f for f in FACTORS]
     wanted = itertools.product(alphas, betas)
     if momentum:
@@ -175,7 +175,7 @@ def test_steps_that_choose_themselves_are_the_middle_of_the_grid():
     made = quadratic(agents=3, upper=2, lower=2, rows=6)
     chain = {"name": "neumann", "terms": 3, "lipschitz": 2.0}
     given = {"name": "diamond", "batch": 2, "hypergradient": chain}
-    (middle, options) = grid(given, made, ring(3), 0)[13]
+    (middle, options) = list_settings(given, made, ring(3), 0)[13]
     assert list(options) == ["alpha_0", "beta_0", "eta_0"] and middle["order"] == "atc"
     spelled = sweeps.read_algorithms(middle)[0].build()
     assert options["alpha_0"] == pytest.approx(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from diamond.tuning.successive_halving import Rung, best, split_by_candidate, tune
+from diamond.tuning.successive_halving import Rung, best_result, split_by_candidate, tune
 
 pytestmark = pytest.mark.quick
 SEEDS = (7, 8, 9)
@@ -37,7 +37,7 @@ def test_a_grid_is_one_rung():
     assert runs.calls == [([3, -1, 2], (7, 8), 50)]
     assert [one.candidate for one in results] == [3, -1, 2]  # in the order of the candidates
     assert [one.loss for one in results] == pytest.approx([3.0075, 1.0075, 2.0075])
-    assert best(results) is results[1] and len(results[1].trials) == 2
+    assert best_result(results) is results[1] and len(results[1].trials) == 2
 
 
 def test_the_best_of_a_rung_reach_the_next():
@@ -48,20 +48,24 @@ def test_the_best_of_a_rung_reach_the_next():
     assert [call[0] for call in runs.calls] == [list(range(9, 0, -1)), [1, 2, 3], [1]]
     assert [call[1:] for call in runs.calls] == [((7,), 10), ((7, 8), 30), (SEEDS, 90)]
     assert [len(one.losses) for one in results] == [1] * 6 + [2, 2, 3]
-    assert best(results).candidate == 1
+    assert best_result(results).candidate == 1
 
 
 def test_the_next_best_are_tried_where_all_that_are_kept_diverge():
     runs = Runs(lambda one, rounds: rounds == 30 and one <= 2)
     results = tuned([1, 2, 3, 4], [Rung(10, 1), Rung(30, 1, 1 / 2)], runs)
     assert [call[0] for call in runs.calls] == [[1, 2, 3, 4], [1, 2], [3, 4]]
-    assert [one.loss for one in results[:2]] == [math.inf] * 2 and best(results).candidate == 3
+    assert [one.loss for one in results[:2]] == [math.inf] * 2 and best_result(
+        results
+    ).candidate == 3
 
 
 def test_one_diverged_trial_puts_a_candidate_last():
     runs = Runs(lambda one, rounds: True)
     results = tuned([2, 1], [Rung(10, 1), Rung(30, 1, 1 / 2)], runs)
-    assert len(runs.calls) == 3 and best(results) is results[0]  # all diverged: the first one
+    assert (
+        len(runs.calls) == 3 and best_result(results) is results[0]
+    )  # all diverged: the first one
     trials = [{"diverged": None, "loss": 1.0}, {"diverged": 3, "loss": 0.0}]
     (one,) = tune([0], lambda *_: [trials], SEEDS, [Rung(5, 2)], lambda trial: trial["loss"])
     assert one.loss == math.inf
