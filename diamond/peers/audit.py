@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .text_sanitizing import printable
+from .text_sanitizing import sanitize_text
 
 LOG = logging.getLogger("diamond.peers")
 MAX_LINES, WINDOW_SECONDS = 20, 60.0  # lines per source in this time
@@ -36,13 +36,13 @@ class Audit:
         if window is None or now - window[0] > WINDOW_SECONDS:
             if window and window[1] > MAX_LINES:
                 self.write_line(
-                    f"{printable(machine)}: {window[1] - MAX_LINES} more lines left out"
+                    f"{sanitize_text(machine)}: {window[1] - MAX_LINES} more lines left out"
                 )
             self._drop_oldest()
             window = now, 0
         self._windows[machine] = window[0], window[1] + 1
         if window[1] < MAX_LINES:
-            self.write_line(f"{printable(source)}: {printable(event)}")
+            self.write_line(f"{sanitize_text(source)}: {sanitize_text(event)}")
 
     def _drop_oldest(self) -> None:
         while len(self._windows) >= MAX_SOURCES:

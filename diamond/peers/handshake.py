@@ -17,7 +17,7 @@ from ..core.sampling import draw
 from ..problem import Objectives, Rows
 from ..schedules.deferred import Deferred, replace_deferred
 from .site_agent import Agent
-from .text_sanitizing import printable
+from .text_sanitizing import sanitize_text
 
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 
@@ -70,7 +70,7 @@ def describe_differences(
     names = [name for name in digests if name != "run" and digests[name] != other_digests.get(name)]
     differences = []
     for name in names:
-        other_value = printable(other_digests.get(name))
+        other_value = sanitize_text(other_digests.get(name))
         long = max(len(digests[name]), len(other_value)) > 20
         values = "" if long else f" ({digests[name]} {own_place}, {other_value} {other_place})"
         differences.append(f"another {name}{values}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from .local_measures import bytes_sent
 from .node import Node
-from .text_sanitizing import printable
+from .text_sanitizing import sanitize_text
 
 MAX_READERS = 8  # at a time
 RESPONSE_SECONDS = 5.0  # for a request and its response
@@ -57,7 +57,9 @@ def format_metrics(node: Node) -> str:
 def _samples(node: Node, value: Any) -> list[tuple[str, Any]]:
     if not isinstance(value, Mapping):
         return [("", value)]
-    label = lambda j: printable(node.service.site_name(j)).replace("\\", "\\\\").replace('"', '\\"')
+    label = lambda j: (
+        sanitize_text(node.service.site_name(j)).replace("\\", "\\\\").replace('"', '\\"')
+    )
     return [(f'{{neighbour="{label(j)}"}}', sample) for j, sample in value.items()]
 
 

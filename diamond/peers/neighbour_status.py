@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from .text_sanitizing import printable
+from .text_sanitizing import sanitize_text
 from .wire_format import FrameError
 
 
@@ -39,14 +39,16 @@ def validate_status(status: Mapping[str, Any], agents: int) -> dict[str, Any]:
             {
                 "agent": _check_int(entry["agent"], agents),
                 "seconds": float(entry["seconds"]),
-                "why": printable(entry["why"]),
+                "why": sanitize_text(entry["why"]),
             }
             for entry in status["waiting"]
         ]
         away = [_check_int(entry, agents) for entry in status["away"]]
-        state = printable(status["state"], 20)
+        state = sanitize_text(status["state"], 20)
     except (KeyError, TypeError, ValueError) as cause:
-        raise FrameError(f"an answer that is no status ({printable(repr(cause), 80)})") from None
+        raise FrameError(
+            f"an answer that is no status ({sanitize_text(repr(cause), 80)})"
+        ) from None
     where = {"agent": agent, "round": round, "rounds": rounds, "state": state}
     return where | {"waiting": waiting, "away": away}
 

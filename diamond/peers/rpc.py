@@ -21,7 +21,7 @@ from .packet_stream import (
 )
 from .roster import Bundle, Member, certificate_name
 from .subscription import Subscription
-from .text_sanitizing import printable
+from .text_sanitizing import sanitize_text
 from .timeouts import Timeouts
 from .tls import tls_context
 from .wire_format import Frame
@@ -167,7 +167,7 @@ class RpcConnection:
     def _read(self, code: int, body: memoryview) -> Any:
         if code == RESPONSE:
             return body
-        reason = printable(bytes(body).decode(errors="replace"))
+        reason = sanitize_text(bytes(body).decode(errors="replace"))
         if code in ERRORS:
             raise ERRORS[code](reason)
         raise Unreachable(reason) from (OutdatedRoster(reason) if code == OUTDATED_ROSTER else None)
@@ -185,7 +185,7 @@ class RpcConnection:
     ) -> None:
         """Handle a packet of the subscription."""
         if code != RESPONSE:
-            reason = printable(bytes(body).decode(errors="replace"))
+            reason = sanitize_text(bytes(body).decode(errors="replace"))
             subscription.end(ERRORS[code](reason) if code in ERRORS else None)
         elif not subscription.receive(body) and self._packets is not None:
             self._packets.abort(ConnectionAbortedError("more messages than there can be"))
@@ -249,4 +249,4 @@ def _describe_error(cause: BaseException) -> str:
     description = next(
         (description for code, description in descriptions.items() if code in text.upper()), None
     )
-    return description or printable(getattr(cause, "strerror", None) or cause)
+    return description or sanitize_text(getattr(cause, "strerror", None) or cause)

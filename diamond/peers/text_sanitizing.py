@@ -5,7 +5,7 @@ from typing import Any
 MAX_LENGTH = 400  # characters
 
 
-def printable(value: Any, max_length: int = MAX_LENGTH) -> str:
+def sanitize_text(value: Any, max_length: int = MAX_LENGTH) -> str:
     """Return `value` as text with all special characters escaped."""
     text = str(value)
     cut = text[: max_length + 1]

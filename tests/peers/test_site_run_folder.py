@@ -107,8 +107,8 @@ def test_the_folder_has_the_measures_of_the_simulation(calm):
             assert [line["agents"][key][i] for line in found.lines] == values
             assert all(np.isnan(line["agents"][key][i - 1]) for line in found.lines)
         for key, spent in wanted.costs.items():
-            assert found.last[key] == spent[i] == found.manifest["costs"][key][i]
-    sent = sum(open_run(calm / name).last["bytes"] for name in SITES)
+            assert found.last_evaluation[key] == spent[i] == found.manifest["costs"][key][i]
+    sent = sum(open_run(calm / name).last_evaluation["bytes"] for name in SITES)
     assert sent == wanted.history["bytes"][-1]
     messages = sum(open_run(calm / name).manifest["messages"] for name in SITES)
     assert messages == wanted.messages

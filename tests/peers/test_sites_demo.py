@@ -41,7 +41,7 @@ def test_the_demo_ends_as_the_simulation_though_one_site_is_killed(demo, monkeyp
     sites = open_runs([tmp_path / "demo-peers"])
     assert sorted(run.path.name for run in sites) == sorted(sites_demo.SITES)
     for run in sites:
-        assert run.manifest["status"] == "finished" and run.last["round"] == 30
+        assert run.manifest["status"] == "finished" and run.last_evaluation["round"] == 30
         log = (tmp_path / "demo-peers" / "federation" / f"{run.path.name}.log").read_text()
         assert log.count("neighbours") == 1 + (run.path.name == sites_demo.KILLED_SITE)  # starts
     assert all(run.manifest["resolved"] == simulated[0].resolved for run in sites)
