@@ -65,7 +65,7 @@ def outcome(name, method, folder, seeds):
         if entry.solver and "hypergradient" in own.fixed:
             solver = diamond.hypergradient.conjugate_gradient(entry.solver)
             own = replace(own, fixed=own.fixed | {"hypergradient": solver})
-        tried = [own.at(factors) for factors in settings()]
+        tried = [own.with_factors(factors) for factors in settings()]
         trials = made(name, method, problem, network, tried, [FIRST_TUNING_SEED], folder)
         losses = [summarize_trial(trial)["upper_loss"] for trial in trials]
         best = int(np.nanargmin(losses))

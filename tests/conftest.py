@@ -40,7 +40,7 @@ for library in ("OMP", "OPENBLAS", "MKL"):
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
-from browsing import browser, visit  # noqa: E402, F401
+from browser_pages import browser, visit  # noqa: E402, F401
 
 from diamond.hardware import compilation_cache  # noqa: E402
 

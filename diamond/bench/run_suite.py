@@ -93,7 +93,7 @@ def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) 
     settings = (
         suite.settings if method_family.base else 1
     )  # a method without numbers has nothing to tune
-    candidates = [method_family.at(draw) for draw in draw_factors(settings)]
+    candidates = [method_family.with_factors(draw) for draw in draw_factors(settings)]
     backends: dict[Any, Any] = {}
     short, long = max(1, round(SHORT_TRIAL_SHARE * case.rounds)), case.rounds
 
@@ -124,7 +124,7 @@ def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) 
     seeds, untuned_seeds = range(suite.seeds), range(suite.untuned_seeds)
     (tuned_runs,) = run([winner.candidate], seeds, long, case.evaluation_rounds)
     (untuned_runs,) = run(
-        [(method_family.untuned(), {"untuned": 1.0})], untuned_seeds, long, case.evaluation_rounds
+        [(method_family.with_learned_numbers(), {"untuned": 1.0})], untuned_seeds, long, case.evaluation_rounds
     )
     return {
         "case": case.name,

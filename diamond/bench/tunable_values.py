@@ -66,7 +66,7 @@ class Tunable:
     base: dict[str, Any]  # numbers or schedules to tune around
     free: dict[str, Any]  # arguments of the method that learns its numbers
 
-    def at(self, factors: dict[str, float]) -> tuple[Algorithm, dict[str, float]]:
+    def with_factors(self, factors: dict[str, float]) -> tuple[Algorithm, dict[str, float]]:
         """Return the method with its numbers times `factors`, and these numbers in round 0."""
         max_value = lambda name: MAX_VALUES.get(FACTOR_OF_ARGUMENT[name], math.inf)
         numbers = {
@@ -75,7 +75,7 @@ class Tunable:
         }
         return self.make(**self.fixed, **numbers), {n: first_value(v) for n, v in numbers.items()}
 
-    def untuned(self) -> Algorithm:
+    def with_learned_numbers(self) -> Algorithm:
         """Return the method that learns its numbers."""
         return self.make(**self.free)
 

@@ -101,13 +101,13 @@ def bench(
             {
                 "folder": str(folder),
                 "page": str(written),
-                "methods": suite_results.summarize(results),
+                "methods": suite_results.summarize_methods(results),
             }
         )
     elif latex:
         typer.echo(suite_results.format_latex(results), nl=False)
     else:
-        _print_summary(suite_results.summarize(results))
+        _print_summary(suite_results.summarize_methods(results))
         typer.echo(f"page: {written}")
 
 

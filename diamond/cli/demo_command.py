@@ -87,7 +87,7 @@ def _print_results(runs: Mapping[str, "StoredRun"], rounds: int) -> None:
 
 
 def _format_row(name: str, run: "StoredRun") -> list[str]:
-    metrics, last = [line["metric"] for line in run.lines[1:]], run.last
+    metrics, last = [line["metric"] for line in run.lines[1:]], run.last_evaluation
     losses = [f"{last[key]:.3f}" for key in ("upper_loss", "local_loss", "accuracy")]
     costs = [f"{last['samples']:,.0f}", f"{last['bytes'] / 1e6:.1f}", f"{last['seconds']:.1f}"]
     return [name, *losses, f"{sum(metrics) / len(metrics):.4f}", *costs]

@@ -22,13 +22,13 @@ def plan_extension(experiment: Experiment, out: Path) -> Plan | None:
     if not matching_runs:
         return None
     run = max(matching_runs, key=lambda run: run.manifest["started"])
-    if run.manifest["status"] == "finished" and run.last["round"] >= experiment.rounds:
+    if run.manifest["status"] == "finished" and run.last_evaluation["round"] >= experiment.rounds:
         message = (
-            f"{run.path} has {run.last['round']:,} rounds already; ask for more, or start a "
+            f"{run.path} has {run.last_evaluation['round']:,} rounds already; ask for more, or start a "
             f"separate run by --set rounds={experiment.rounds}"
         )
         raise BadExperiment(experiment.name, [Mistake("rounds", message)])
-    if run.lines and (reason := stop_reason(experiment.stop, run.last)):
+    if run.lines and (reason := stop_reason(experiment.stop, run.last_evaluation)):
         message = (
             f"{run.path} {reason}: to extend it, give another target or none, as in "
             f"--set 'stop={{}}'"

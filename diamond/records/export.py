@@ -40,7 +40,7 @@ def solution_arrays(run: StoredRun) -> dict[str, np.ndarray]:
 
 def _npz(run: StoredRun, out: Path | None) -> list[Path]:
     path = out or run.path / "answer.npz"
-    columns = [name for name in run.last if name != "agents"]
+    columns = [name for name in run.last_evaluation if name != "agents"]
     history = {f"history/{name}": np.array([e[name] for e in run.lines]) for name in columns}
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as stream:
@@ -67,7 +67,7 @@ def _csv(run: StoredRun, out: Path | None) -> list[Path]:
     for leaf, entry_names in answer.get("y_names", {}).items():
         names["/".join(["y", *PATH_PARTS.findall(leaf)])] = entry_names
     agents = agent_columns(run.manifest, len(next(iter(arrays.values()))))
-    measures = [name for name in run.last if name != "agents"]
+    measures = [name for name in run.last_evaluation if name != "agents"]
     tables: dict[str, Any] = {
         "x": _level_rows(arrays, "x", names, agents, answer.get("meaning", "")),
         "y": _level_rows(arrays, "y", names, agents),

@@ -27,7 +27,7 @@ class StoredRun:
     lines: list[dict[str, Any]]
 
     @property
-    def last(self) -> dict[str, Any]:
+    def last_evaluation(self) -> dict[str, Any]:
         """Return the last evaluation."""
         return self.lines[-1] if self.lines else {}
 

@@ -100,7 +100,7 @@ def _describe_kind(network: Network) -> dict[str, Any]:
     if network.kind != "symmetric":
         description |= {"kind": network.kind, "period": len(network.phases)}
     if network.channels:
-        description |= {"channels": [one.name for one in network.channels]}
+        description |= {"channels": [channel.name for channel in network.channels]}
     return description
 
 

@@ -11,7 +11,7 @@ from ..schedules.deferred import ResolvedValue
 
 def to_json(resolved: Mapping[str, ResolvedValue]) -> dict[str, Any]:
     """Convert the numbers by name to JSON; a Python number stays one."""
-    return {name: _value_to_json(found) for name, found in resolved.items()}
+    return {name: _value_to_json(value) for name, value in resolved.items()}
 
 
 def from_json(notes: Mapping[str, Any]) -> dict[str, ResolvedValue]:

@@ -65,7 +65,7 @@ def format_html(cells: Sequence[Sequence[str]]) -> str:
 
 def make_rows(runs: Sequence[StoredRun]) -> list[TableRow]:
     """Make one row per run: names, status, last evaluation and digest."""
-    return [make_row(run.path.name, run.manifest, run.last) for run in runs]
+    return [make_row(run.path.name, run.manifest, run.last_evaluation) for run in runs]
 
 
 def make_row(name: str, manifest: dict[str, Any], last: dict[str, Any]) -> TableRow:

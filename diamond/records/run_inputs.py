@@ -31,7 +31,7 @@ EARLIER_CLASSES = {
 }
 Description = dict[
     str, str
-]  # text by place, such as {"class": "ComposedAlgorithm", "alpha": "0.05"}
+]  # text by key, such as {"class": "ComposedAlgorithm", "alpha": "0.05"}
 
 
 def describe(network: Network, algorithm: Algorithm) -> dict[str, Description]:
@@ -61,22 +61,22 @@ def describe_network(network: Network) -> Description:
     return description | (flatten(network.links.to_options(), "links") if network.links else {})
 
 
-def check_same(before: Mapping[str, Any], network: Network, algorithm: Algorithm) -> None:
+def check_same(saved: Mapping[str, Any], network: Network, algorithm: Algorithm) -> None:
     """Refuse to resume the run that `before` describes on another network or by another method.
 
     A run saved without a description is accepted.
     """
-    if not before:
+    if not saved:
         return
     current, differences = describe(network, algorithm), []
     old_network, new_network = (
-        _without_name(description["network"]) for description in (before, current)
+        _without_name(description["network"]) for description in (saved, current)
     )
     if changed := _list_changes(old_network, new_network):
-        names = [description["network"]["name"] for description in (before, current)]
+        names = [description["network"]["name"] for description in (saved, current)]
         detail = ", not ".join(names) if names[0] != names[1] else "; ".join(changed)
         differences.append(f"another network ({detail})")
-    if changed := _list_changes(_with_current_names(before["algorithm"]), current["algorithm"]):
+    if changed := _list_changes(_with_current_names(saved["algorithm"]), current["algorithm"]):
         differences.append(f"another method or other constants ({'; '.join(changed)})")
     if differences:
         raise ValueError(
@@ -88,49 +88,49 @@ def check_same(before: Mapping[str, Any], network: Network, algorithm: Algorithm
 def _with_current_names(algorithm: Mapping[str, str]) -> Description:
     """Return the description of an algorithm with earlier names replaced by the current ones."""
     renamed = {}
-    for place, text in algorithm.items():
-        *fields, last = (EARLIER_FIELDS.get(name, name) for name in place.split("."))
+    for key, text in algorithm.items():
+        *fields, last = (EARLIER_FIELDS.get(name, name) for name in key.split("."))
         if last == "class":
             text = EARLIER_CLASSES.get((fields[-1] if fields else "", text), text)
         renamed[".".join([*fields, last])] = text
     return renamed
 
 
-def flatten(node: Any, place: str = "") -> Description:
-    """Flatten every number and choice of `node` to text, by place.
+def flatten(node: Any, key: str = "") -> Description:
+    """Flatten every number and choice of `node` to text, by key.
 
     Functions and numbers left to the run are described by name, never by address.
     """
     if isinstance(node, Constant):
-        return flatten(node.c, place)
+        return flatten(node.c, key)
     if isinstance(node, Deferred):
-        return {place: f"{node.name} found by the run"}
+        return {key: f"{node.name} found by the run"}
     if isinstance(node, Learned):
-        return {place: f"{node.name} learned"}
+        return {key: f"{node.name} learned"}
     if is_dataclass(node) and not isinstance(node, type):
         parts = {field.name: getattr(node, field.name) for field in fields(node)}
-        return _flatten_parts(place, parts, type(node).__name__)
+        return _flatten_parts(key, parts, type(node).__name__)
     if isinstance(node, partial):
         arguments: dict[Any, Any] = {**dict(enumerate(node.args)), **node.keywords}
-        return _flatten_parts(place, arguments, _name_of(node.func))
+        return _flatten_parts(key, arguments, _name_of(node.func))
     if isinstance(node, tuple) and hasattr(node, "_asdict"):
-        return _flatten_parts(place, node._asdict(), type(node).__name__)
+        return _flatten_parts(key, node._asdict(), type(node).__name__)
     if isinstance(node, Mapping):
-        return _flatten_parts(place, node)
+        return _flatten_parts(key, node)
     if isinstance(node, tuple | list):
-        return _flatten_parts(place, dict(enumerate(node)))
-    return {place or "class": _format_value(node)}
+        return _flatten_parts(key, dict(enumerate(node)))
+    return {key or "class": _format_value(node)}
 
 
-def _flatten_parts(place: str, parts: Mapping[Any, Any], kind: str = "") -> Description:
-    description = {_join_place(place, "class"): kind} if kind else {}
+def _flatten_parts(key: str, parts: Mapping[Any, Any], kind: str = "") -> Description:
+    description = {_join_key(key, "class"): kind} if kind else {}
     for name, part in parts.items():
-        description |= flatten(part, _join_place(place, name))
+        description |= flatten(part, _join_key(key, name))
     return description
 
 
-def _join_place(place: str, name: Any) -> str:
-    return f"{place}.{name}" if place else str(name)
+def _join_key(key: str, name: Any) -> str:
+    return f"{key}.{name}" if key else str(name)
 
 
 def _format_value(value: Any) -> str:
@@ -156,26 +156,27 @@ def _name_of(function: Any) -> str:
 
 
 def _rename_step(entry: tuple[str, str]) -> tuple[str, str]:
-    """Rename an entry to the letter of its step size, if its place is one."""
-    place, text = entry
+    """Rename an entry to the letter of its step size, if its key is one."""
+    key, text = entry
     for step, letter in STEPS.items():
-        if place == step or place.startswith(f"{step}."):
-            return letter + place.removeprefix(step), text
+        if key == step or key.startswith(f"{step}."):
+            return letter + key.removeprefix(step), text
     return entry
 
 
 def _without_name(network: Mapping[str, str]) -> Description:
-    return {place: text for place, text in network.items() if place != "name"}
+    return {key: text for key, text in network.items() if key != "name"}
 
 
 def _list_changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """List the places that differ; if the class of a part differs, not the places inside it."""
+    """List the keys that differ; if the class of a part differs, not the keys inside it."""
     changes: dict[str, str] = {}
-    for place in {**old, **new}:
-        names = place.removesuffix(".class").split(".")
+    for key in {**old, **new}:
+        names = key.removesuffix(".class").split(".")
         for part in (".".join(names[: i + 1]) for i in range(len(names))):
             old_text, new_text = (
-                one.get(part, one.get(f"{part}.class", "none")) for one in (old, new)
+                description.get(part, description.get(f"{part}.class", "none"))
+                for description in (old, new)
             )
             if old_text != new_text:
                 changes[part] = f"{part} = {old_text}, not {new_text}"

@@ -116,7 +116,7 @@ def list_measures(runs: list[StoredRun]) -> list[dict[str, str]]:
 
 def list_axes(runs: list[StoredRun]) -> dict[str, str]:
     """Return the horizontal axes: the costs that all runs counted."""
-    last_entries = [run.last for run in runs if run.lines]
+    last_entries = [run.last_evaluation for run in runs if run.lines]
     counted = [
         key for key in LINK_AXES if last_entries and all(key in last for last in last_entries)
     ]

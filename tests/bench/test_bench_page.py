@@ -5,34 +5,38 @@ import json
 import re
 from pathlib import Path
 
-import benched
-import browsing
+import benchmark_results
+import browser_pages
 import numpy as np
 import pytest
-from browsing import plotted
+from browser_pages import chart_data
 from scipy import stats
 
 from diamond.bench import leaderboard_page as pages
 from diamond.bench import statistics
 from diamond.bench.leaderboard_payload import TAUS
 
-pytestmark = browsing.needed
+pytestmark = browser_pages.needs_browser
 
-CASES, METHODS, CHARTS = list(benched.CASES), list(benched.SPENT), ["profile", "ranks", "curves"]
+CASES, METHODS, CHARTS = (
+    list(benchmark_results.CASES),
+    list(benchmark_results.COSTS_PER_ROUND),
+    ["profile", "ranks", "curves"],
+)
 HOSTILE = "</script><img src=x onerror=alert(1)><b>A & B"
 DASH, TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
 
 
 @pytest.fixture(scope="module")
 def visit(browser):
-    with browsing.watched(browser) as opened:
+    with browser_pages.open_pages(browser) as opened:
         yield lambda path, **options: opened(path.as_uri(), **options)
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     return pages.build_leaderboard(
-        benched.results(), tmp_path_factory.mktemp("bench") / "page.html"
+        benchmark_results.make_results(), tmp_path_factory.mktemp("bench") / "page.html"
     )
 
 
@@ -67,7 +71,7 @@ def grid(page, name):
 
 def reached(kind, case, method, tau, cost):
     """What each seed had spent when it got to the target: by numpy, from the runs alone."""
-    pairs = benched.results()["pairs"]
+    pairs = benchmark_results.make_results()["pairs"]
     here = [p for p in pairs if p["case"] == case]
     runs = [run["history"]["upper_loss"] for p in here for run in (*p["tuned"], *p["untuned"])]
     lowest = np.nanmin(np.concatenate(runs))
@@ -168,9 +172,9 @@ def test_profiles_and_ranks_are_those_of_what_is_left_by_filters(
 ):
     choose(opened, kind=kind, **chosen)
     costs = medians(kind, cases=cases, methods=methods)
-    rows = statistics.cost_table(benched.results()["pairs"], ["samples"], kind=kind)
+    rows = statistics.cost_table(benchmark_results.make_results()["pairs"], ["samples"], kind=kind)
     np.testing.assert_array_equal(filtered(rows, cases, methods), costs)
-    traces = plotted(opened, "profile")["data"]
+    traces = chart_data(opened, "profile")["data"]
     assert {trace["name"] for trace in traces} == set(methods)
     best = costs.min(1, keepdims=True)
     for trace in traces:
@@ -180,7 +184,7 @@ def test_profiles_and_ranks_are_those_of_what_is_left_by_filters(
         known = statistics.performance_profiles(costs, trace["x"])
         np.testing.assert_allclose(trace["y"], known[methods.index(trace["name"])])
     average = stats.rankdata(costs, axis=1).mean(0)
-    found = plotted(opened, "ranks")
+    found = chart_data(opened, "ranks")
     (dots,) = [t for t in found["data"] if t["mode"] == "markers+text"]
     np.testing.assert_allclose(dots["x"], np.sort(average))
     order = [re.sub(r"^\S+\s+", "", row[0]) for row in grid(opened, "costs")[1]]
@@ -201,11 +205,11 @@ def test_too_few_cases_for_ranks_to_mean_much_are_told_of(opened):
 
 def test_bars_join_methods_that_do_not_differ(visit, tmp_path):
     """On 16 cases, where a and b take turns to be first, c is always third and d the last."""
-    found = benched.results()
+    found = benchmark_results.make_results()
     methods, cases = ["a", "b", "c", "d"], [f"case{i}" for i in range(16)]
     arrival = {"a": [10, 2, 0, 0, 0], "b": [10, 9, 0, 0, 0], "c": [10, 9, 9, 0, 0]}
     arrival["d"] = [10, 9, 9, 9, 0]
-    made = lambda name: [benched.run("dsgd", arrival[name])]
+    made = lambda name: [benchmark_results.make_run("dsgd", arrival[name])]
     base = {k: found["pairs"][0][k] for k in ("numbers", "best", "tried")}
     found["pairs"] = [
         base | {"case": case, "method": name, "tuned": made(name), "untuned": made(name)}
@@ -220,7 +224,7 @@ def test_bars_join_methods_that_do_not_differ(visit, tmp_path):
     choose(page, cost="round")
     costs = statistics.cost_matrix(statistics.cost_table(found["pairs"], ["round"]), "round")[2]
     average, difference = statistics.average_ranks(costs)
-    traces = plotted(page, "ranks")["data"]
+    traces = chart_data(page, "ranks")["data"]
     critical, *bars, dots = traces
     np.testing.assert_allclose(critical["x"], [1, 1 + difference])
     pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
@@ -239,16 +243,16 @@ def test_curves_are_the_gaps_of_the_runs(opened):
     for case, start, lowest in (("smooth", 10, 0.0), ("noisy", 4, 1.0)):
         opened.locator("#case").select_option(case)
         for name in METHODS:
-            found = [t for t in plotted(opened, "curves")["data"] if t["name"] == name]
+            found = [t for t in chart_data(opened, "curves")["data"] if t["name"] == name]
             band, line, lost = found
             losses = np.full((3, 5), np.nan)
-            for row, values in zip(losses, benched.LOSSES[case][name]):
+            for row, values in zip(losses, benchmark_results.LOSSES[case][name]):
                 row[: len(values)] = values
             gaps = (losses - lowest) / (start - lowest)
             middle = np.sort(np.where(np.isnan(gaps), np.inf, gaps), 0)[1]
             shown = np.isfinite(middle) & (middle > 0)
             np.testing.assert_allclose(line["y"], middle[shown], rtol=1e-3)
-            spent = 10 * np.arange(5) * benched.SPENT[name][0]
+            spent = 10 * np.arange(5) * benchmark_results.COSTS_PER_ROUND[name][0]
             np.testing.assert_allclose(line["x"], spent[shown])
             np.testing.assert_allclose(band["y"][:5], np.nanmax(gaps, 0), rtol=1e-3)
             diverged = [values for values in losses if np.isnan(values).any()]
@@ -262,16 +266,16 @@ def test_curves_are_the_gaps_of_the_runs(opened):
 
 def test_curves_without_tuning_are_dashed(opened):
     opened.get_by_label("without tuning as well").check()
-    lines = [t for t in plotted(opened, "curves")["data"] if t["mode"] == "lines+markers"]
+    lines = [t for t in chart_data(opened, "curves")["data"] if t["mode"] == "lines+markers"]
     drawn = {t["name"]: (t["line"]["dash"], t["showlegend"]) for t in lines}
     assert drawn["dsgd"] == ("solid", True) and drawn["dsgd, without tuning"] == ("dash", False)
     assert len(lines) == 6
     opened.get_by_label("without tuning as well").uncheck()
     opened.get_by_label("range over the seeds").uncheck()
-    assert not [t for t in plotted(opened, "curves")["data"] if t.get("fill")]
+    assert not [t for t in chart_data(opened, "curves")["data"] if t.get("fill")]
     opened.get_by_label("range over the seeds").check()
     opened.get_by_label("log cost").check()
-    assert plotted(opened, "curves")["layout"]["xaxis"]["type"] == "log"
+    assert chart_data(opened, "curves")["layout"]["xaxis"]["type"] == "log"
     opened.get_by_label("log cost").uncheck()
     choose(opened, cost="network_seconds")
     assert "were not counted" in opened.locator("#curves-note").inner_text()
@@ -305,7 +309,7 @@ def test_what_there_is_without_tuning_is_beside_what_is_tuned(opened):
 def test_failures_are_those_of_the_statistics(opened):
     for tau in TAUS:
         choose(opened, tau=str(tau))
-        known = statistics.list_failures(benched.results()["pairs"], tau)
+        known = statistics.list_failures(benchmark_results.make_results()["pairs"], tau)
         kinds = {"tuned": "tuned", "untuned": "without tuning"}
         wanted = [
             [f["method"], f["case"], kinds[f["kind"]]]
@@ -363,9 +367,9 @@ def test_it_fits_a_phone_in_the_dark(visit, built):
         assert control.bounding_box()["height"] >= 44
     shade = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert sum(int(v) for v in shade()[4:-1].split(",")) < 150
-    assert plotted(page, "ranks")["layout"]["paper_bgcolor"] == shade()
+    assert chart_data(page, "ranks")["layout"]["paper_bgcolor"] == shade()
     page.get_by_role("button", name="Light colours").tap()
-    assert shade() == "rgb(255, 255, 255)" == plotted(page, "profile")["layout"]["paper_bgcolor"]
+    assert shade() == "rgb(255, 255, 255)" == chart_data(page, "profile")["layout"]["paper_bgcolor"]
 
 
 def test_all_controls_have_names_and_can_be_reached_by_key(opened):
@@ -387,7 +391,7 @@ def test_all_controls_have_names_and_can_be_reached_by_key(opened):
 
 
 def test_hostile_names_are_shown_as_they_are(visit, tmp_path):
-    text = json.dumps(benched.results()).replace('"dsgd"', json.dumps(HOSTILE))
+    text = json.dumps(benchmark_results.make_results()).replace('"dsgd"', json.dumps(HOSTILE))
     found = json.loads(text.replace('"noisy"', json.dumps(f"{HOSTILE}2")))
     found["suite"] = HOSTILE
     page = visit(pages.build_leaderboard(found, tmp_path / "page.html"))

@@ -15,15 +15,17 @@ FINDINGS = BOARD["findings"]
 def test_the_page_shows_what_was_kept():
     text = (ROOT / "docs" / "results" / "benchmark.md").read_text()
     assert "<!-- table common calls -->" in text
-    assert BOARD["tables"](text) == text
+    assert BOARD["fill_tables"](text) == text
 
 
 def test_a_best_in_bold_is_the_smallest_of_its_case():
-    kept = BOARD["load"](ROOT / "docs" / "results" / "benchmark" / "common.json")
-    rows = [row for row in kept["costs"]["tuned"] if row["case"] == "common-noisy"]
+    results = BOARD["load"](ROOT / "docs" / "results" / "benchmark" / "common.json")
+    rows = [row for row in results["costs"]["tuned"] if row["case"] == "common-noisy"]
     least = min(rows, key=lambda row: row["calls"])
     assert np.isfinite(least["calls"]) and least["reached"] > least["seeds"] / 2
-    line = next(s for s in BOARD["markdown"](kept).splitlines() if s.startswith("| sparkle"))
+    line = next(
+        s for s in BOARD["cost_table_markdown"](results).splitlines() if s.startswith("| sparkle")
+    )
     assert least["method"] == "sparkle" and f"**{BOARD['short'](least['calls'])}**" in line
 
 
@@ -39,23 +41,28 @@ def test_a_claim_is_what_a_count_of_the_cases_says():
         for name, each in costs.items()
         for case, value in zip(cases, each)
     ]
-    kept = {"cases": cases, "costs": {"tuned": rows, "untuned": rows[:5]}}
-    found = FINDINGS.against(kept, "mine", "other")
-    assert (found["wins"], found["losses"], found["solved"], found["cases"]) == (3, 2, [4, 4], 5)
-    assert found["ratio"] == 0.5  # the median of 1/2, 2 and 1/2, where both get there
-    assert FINDINGS.verdict(found) == "it depends"
+    results = {"cases": cases, "costs": {"tuned": rows, "untuned": rows[:5]}}
+    comparison = FINDINGS.compare_methods(results, "mine", "other")
+    assert (
+        comparison["wins"],
+        comparison["losses"],
+        comparison["solved"],
+        comparison["cases"],
+    ) == (3, 2, [4, 4], 5)
+    assert comparison["ratio"] == 0.5  # the median of 1/2, 2 and 1/2, where both get there
+    assert FINDINGS.verdict(comparison) == "it depends"
     says = lambda wins, losses: FINDINGS.verdict({"wins": wins, "losses": losses})
     assert (says(6, 0), says(5, 0), says(0, 6)) == ("yes", "yes, perhaps", "no")
     assert (says(2, 4), says(0, 0)) == ("no, perhaps", "nothing decides")
 
 
 def test_advice_follows_the_standings_of_what_is_kept():
-    kept = BOARD["everything"]()
-    made = {name: FINDINGS.standings(suite) for name, suite in kept.items()}
+    results = BOARD["load_suites"]()
+    made = {name: FINDINGS.rank_methods(suite) for name, suite in results.items()}
     written = {name: [one._asdict() for one in rows] for name, rows in load_standings().items()}
-    assert written == {name: made[name] for name in written} and written.keys() == kept.keys()
+    assert written == {name: made[name] for name in written} and written.keys() == results.keys()
     (mine,) = [one for one in written["personal"] if one["method"] == "gt_sgd"]
-    rows = [r for r in kept["personal"]["costs"]["untuned"] if r["method"] == "gt_sgd"]
+    rows = [r for r in results["personal"]["costs"]["untuned"] if r["method"] == "gt_sgd"]
     assert (
         mine["untuned"] == sum(r["reached"] > r["seeds"] // 2 for r in rows) <= mine["cases"] == 8
     )
@@ -126,7 +133,7 @@ def test_claims_on_lower_levels_in_common_and_on_links():
     led = [c for c in calls["k_free"] if calls["k_free"][c] == min(m[c] for m in calls.values())]
     assert len(led) == 4
     assert all(seconds["k_free"][c] > 2 * seconds["diamond"][c] for c in seconds["diamond"])
-    swapped = FINDINGS.links(BOARD["everything"]()).splitlines()
+    swapped = FINDINGS.links_table(BOARD["load_suites"]()).splitlines()
     assert [line.split("|")[3].strip() for line in swapped[3:6]] == [
         "0 of 21",
         "0 of 21",
@@ -165,9 +172,9 @@ def test_claims_on_one_agent():
 def test_claims_on_steps_that_are_too_bold():
     failures = BOARD["load"](ROOT / "docs" / "results" / "benchmark" / "personal.json")["failures"]
     bold = ("diamond", "gt_sgd", "dsgd", "m_sgd", "exact_diffusion")
-    found = {
+    comparison = {
         f["method"]: f["diverged"] for f in failures if (f["case"], f["kind"]) == ("ridge", "tuned")
     }
-    assert {found[m] for m in bold} == {4, 6, 7}
+    assert {comparison[m] for m in bold} == {4, 6, 7}
     risen = {f["method"]: f["above_start"] for f in failures if f["case"] == "quadratic-noisy"}
     assert [risen[m] for m in ("interact", "svr_interact", "prometheus")] == [5, 5, 5]

@@ -3,7 +3,7 @@
 import itertools
 import math
 
-import benched
+import benchmark_results
 import numpy as np
 import pytest
 from scipy import stats
@@ -15,7 +15,7 @@ INF, NAN = math.inf, math.nan
 
 @pytest.fixture(scope="module")
 def pairs():
-    return benched.results()["pairs"]
+    return benchmark_results.make_results()["pairs"]
 
 
 def test_targets_lie_between_the_start_and_the_lowest_of_any_run(pairs):
@@ -26,19 +26,23 @@ def test_targets_lie_between_the_start_and_the_lowest_of_any_run(pairs):
 
 
 def test_targets_pass_over_what_is_not_a_number():
-    made = {"case": "a", "tuned": [benched.run("dsgd", [3, NAN, -INF])], "untuned": []}
-    made["tuned"] += [benched.run("dsgd", [5, 2, 1])]
+    made = {
+        "case": "a",
+        "tuned": [benchmark_results.make_run("dsgd", [3, NAN, -INF])],
+        "untuned": [],
+    }
+    made["tuned"] += [benchmark_results.make_run("dsgd", [5, 2, 1])]
     assert statistics.compute_targets([made], 0.5)["a"] == {"start": 4, "lowest": 1, "target": 2.5}
 
 
 def test_the_cost_is_what_was_spent_at_the_first_evaluation_at_the_target():
-    run = benched.run("diamond", [10, 5, 1, 3, 0.5])
+    run = benchmark_results.make_run("diamond", [10, 5, 1, 3, 0.5])
     assert statistics.cost_to_target(run, 1.0, "round") == 20
     assert statistics.cost_to_target(run, 0.99, "bytes") == 4000
     assert statistics.cost_to_target(run, 10, "samples") == 0
     assert statistics.cost_to_target(run, 0.4, "round") == INF
     assert math.isnan(statistics.cost_to_target(run, 1.0, "network_seconds"))
-    lost = benched.run("diamond", [10, 5, NAN, NAN, NAN])
+    lost = benchmark_results.make_run("diamond", [10, 5, NAN, NAN, NAN])
     assert statistics.cost_to_target(lost, 5, "round") == 10
     assert statistics.cost_to_target(lost, 4, "round") == INF
 
@@ -149,7 +153,10 @@ def test_failures_say_how(pairs):
 
 def test_a_run_that_gets_there_and_is_lost_afterwards_has_failed_but_not_missed():
     """And one that came back above its start as well."""
-    runs = [benched.run("dsgd", [9, 0.5, NAN, NAN, NAN]), benched.run("dsgd", [9, 0, 3, 8, 10])]
+    runs = [
+        benchmark_results.make_run("dsgd", [9, 0.5, NAN, NAN, NAN]),
+        benchmark_results.make_run("dsgd", [9, 0, 3, 8, 10]),
+    ]
     made = {"case": "a", "method": "dsgd", "tuned": runs, "untuned": []}
     (found,) = statistics.list_failures([made])
     assert [found[n] for n in ("diverged", "above_start", "missed", "short")] == [1, 1, 0, 0]
@@ -157,14 +164,14 @@ def test_a_run_that_gets_there_and_is_lost_afterwards_has_failed_but_not_missed(
 
 
 def test_all_of_them_lost_leaves_nothing_to_say_of_the_end():
-    runs = [benched.run("dsgd", [9, 12])]
+    runs = [benchmark_results.make_run("dsgd", [9, 12])]
     made = {"case": "a", "method": "dsgd", "tuned": runs, "untuned": runs}
     found = statistics.list_failures([made])
     assert [f["kind"] for f in found if math.isnan(f["left"])] == ["tuned", "untuned"]
 
 
 def test_costs_are_those_counted_anywhere():
-    found = benched.results()
+    found = benchmark_results.make_results()
     assert (
         suite_results.counted_costs(found)
         == list(suite_results.COST_COLUMNS)
@@ -175,7 +182,7 @@ def test_costs_are_those_counted_anywhere():
 
 
 def test_results_come_back_from_their_file(tmp_path):
-    made = benched.results()
+    made = benchmark_results.make_results()
     back = suite_results.load_results(suite_results.write_results(tmp_path, made).parent)
     np.testing.assert_equal(back, made)
     assert statistics.list_failures(back["pairs"]) == statistics.list_failures(made["pairs"])
@@ -192,7 +199,7 @@ def test_a_file_that_is_not_of_results_is_named(tmp_path):
 
 
 def test_the_best_of_a_case_is_bold_in_latex():
-    lines = suite_results.format_latex(benched.results(), "round").splitlines()
+    lines = suite_results.format_latex(benchmark_results.make_results(), "round").splitlines()
     assert lines[2].startswith(" & smooth & noisy & linked & shared-case rank")
     assert lines[4].startswith(r"diamond & $\mathbf{20}$ & $\mathbf{30}$ & $30$ & ")
     assert lines[6].startswith(r"k\_free & $40$ & -- & -- & ")

@@ -148,7 +148,7 @@ def test_one_agent_alone_is_tuned_too():
         )
     chain = known.fixed["hypergradient"].solve
     assert chain.terms >= 1 and float(chain.lipschitz) >= 1  # L of this quadratic
-    assert known.at(tunable_values.draw_factors(1)[0])[1].keys() == {
+    assert known.with_factors(tunable_values.draw_factors(1)[0])[1].keys() == {
         "alpha",
         "beta",
         "eta",

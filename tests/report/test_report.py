@@ -15,10 +15,10 @@ from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
 
-import folders
 import networkx as nx
 import numpy as np
 import pytest
+import small_run_folders
 
 from diamond import network, report
 from diamond.records.folder_reader import StoredRun
@@ -33,13 +33,16 @@ HOSTILE = "</script><script>alert(1)</script><!-- {{data}} & \u2028"
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
-    return folders.compare(tmp_path_factory.mktemp("runs") / "small")
+    return small_run_folders.write_comparison(tmp_path_factory.mktemp("runs") / "small")
 
 
 def test_what_was_found_is_told(compared):
     """Three numbers of x, and the round of the smallest upper loss."""
     run = collect_report_data([compared / "diamond-seed0"])["runs"][0]
-    losses = {e["round"]: e["upper_loss"] for e in folders.lines(compared / "diamond-seed0")}
+    losses = {
+        e["round"]: e["upper_loss"]
+        for e in small_run_folders.read_lines(compared / "diamond-seed0")
+    }
     best = min(losses, key=losses.get)
     assert run["answer"][0] == ["best round", f"{best}, upper loss {losses[best]:.4g}"]
     assert [name for name, _ in run["answer"][1:]] == ["x[0]", "x[1]", "x[2]"]
@@ -118,7 +121,10 @@ def test_every_number_of_every_run_is_in_it(compared, tmp_path):
     assert len(data["runs"]) == 6 and data["thinned"] == 1
     for run in data["runs"]:
         path = compared / run["name"]
-        lines, manifest = folders.lines(path), folders.manifest(path)
+        lines, manifest = (
+            small_run_folders.read_lines(path),
+            small_run_folders.change_manifest(path),
+        )
         assert set(run["history"]) == set(lines[0]) - {"agents"}
         for key, values in run["history"].items():
             np.testing.assert_allclose(values, [line[key] for line in lines], rtol=1e-5)
@@ -140,9 +146,11 @@ def test_every_number_of_every_run_is_in_it(compared, tmp_path):
 
 def test_names_and_texts_cannot_break_out_of_their_place(runs, tmp_path):
     path = runs / "diamond-seed0"
-    known = folders.manifest(path)
+    known = small_run_folders.change_manifest(path)
     algorithm = known["algorithm"] | {"label": HOSTILE, "options": {HOSTILE: HOSTILE}}
-    folders.manifest(path, experiment=HOSTILE, algorithm=algorithm, message=HOSTILE)
+    small_run_folders.change_manifest(
+        path, experiment=HOSTILE, algorithm=algorithm, message=HOSTILE
+    )
     (path / "config.toml").write_text(HOSTILE)
     text, found = built(path, tmp_path)
     assert [tag for tag, _ in found.elements].count("script") == 3
@@ -167,12 +175,12 @@ def test_it_needs_no_jax(compared, tmp_path):
 
 def test_numbers_that_are_none_stay_gaps(runs):
     path = runs / "dsgd-seed0"
-    entries = folders.lines(path)
+    entries = small_run_folders.read_lines(path)
     entries[2] |= {"metric": math.nan, "upper_loss": math.inf}
     entries[2]["agents"]["consensus"][1] = -math.inf
     (path / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    unknown = folders.manifest(path)["network"] | {"lam": None}
-    folders.manifest(path, resolved={"lipschitz": math.inf}, network=unknown)
+    unknown = small_run_folders.change_manifest(path)["network"] | {"lam": None}
+    small_run_folders.change_manifest(path, resolved={"lipschitz": math.inf}, network=unknown)
     data = collect_report_data([path])
     text = report_page.dump_compact(data)
     assert "NaN" not in text and "Infinity" not in text
@@ -185,7 +193,7 @@ def test_numbers_that_are_none_stay_gaps(runs):
 
 def test_a_killed_run_is_read_up_to_its_last_whole_line(runs, tmp_path):
     path = runs / "dsgd-seed0"
-    folders.kill(path, keep=3)
+    small_run_folders.cut_like_a_kill(path, keep=3)
     _, found = built(path, tmp_path)
     (run,) = json.loads(found.text("script", id="data")[0])["runs"]
     assert run["status"] == "running" and run["history"]["round"] == [0, 10, 20]
@@ -194,7 +202,7 @@ def test_a_killed_run_is_read_up_to_its_last_whole_line(runs, tmp_path):
 
 def test_a_run_that_has_measured_nothing_yet_is_shown_too(runs, tmp_path):
     path = runs / "dsgd-seed0"
-    folders.kill(path)
+    small_run_folders.cut_like_a_kill(path)
     (path / "metrics.jsonl").unlink()
     _, found = built(path, tmp_path)
     data = json.loads(found.text("script", id="data")[0])
@@ -224,7 +232,7 @@ def test_runs_are_found_once_wherever_they_are_named(compared):
 
 def test_much_data_is_thinned_alike_in_all_runs_and_stays_small(runs, tmp_path):
     for path in runs.iterdir():
-        entry = folders.lines(path)[1]
+        entry = small_run_folders.read_lines(path)[1]
         many = [json.dumps(entry | {"round": t, "metric": 1 / (t + 1)}) for t in range(0, 4001)]
         (path / "metrics.jsonl").write_text("\n".join(many) + "\n")
     text, found = built(runs, tmp_path)
@@ -254,10 +262,12 @@ def test_runs_that_differ_in_their_seed_only_make_one_curve(compared):
 
 
 def test_networks_and_options_that_differ_make_curves_of_their_own(runs):
-    known = folders.manifest(runs / "dsgd-seed0")
-    folders.manifest(runs / "dsgd-seed0", network=known["network"] | {"name": "star(5)"})
+    known = small_run_folders.change_manifest(runs / "dsgd-seed0")
+    small_run_folders.change_manifest(
+        runs / "dsgd-seed0", network=known["network"] | {"name": "star(5)"}
+    )
     steps = known["algorithm"] | {"options": {"alpha": 0.8, "inner": {"terms": 3}}}
-    folders.manifest(runs / "dsgd-seed1", algorithm=steps)
+    small_run_folders.change_manifest(runs / "dsgd-seed1", algorithm=steps)
     data = collect_report_data([runs])
     titles = [found["title"] for found in data["groups"]]
     assert titles[1:3] == ["D-SGD \u00b7 alpha=0.05, star(5)", "D-SGD \u00b7 alpha=0.8, ring(5)"]
@@ -338,7 +348,10 @@ def test_a_figure_is_drawn_in_the_formats_asked_for_from_several_folders(compare
 
 
 def test_a_curve_is_the_median_and_the_range_of_its_seeds(compared):
-    seeds = [folders.lines(compared / f"dsgd-seed{seed}") for seed in folders.SEEDS]
+    seeds = [
+        small_run_folders.read_lines(compared / f"dsgd-seed{seed}")
+        for seed in small_run_folders.SEEDS
+    ]
     curve = figures.aggregate_seeds(seeds, "metric", "samples")
     known = np.array([[line["metric"] for line in entries] for entries in seeds])
     np.testing.assert_allclose(curve["y"], np.median(known, 0))
@@ -351,7 +364,7 @@ def test_a_curve_is_the_median_and_the_range_of_its_seeds(compared):
 
 @pytest.fixture
 def live(runs):
-    with folders.serving(runs) as port:
+    with small_run_folders.serve_live_page(runs) as port:
         yield runs, port
 
 
@@ -367,7 +380,7 @@ def test_the_live_page_sends_what_is_new_and_only_that(live):
     status, headers, text = ask(port, "/data.json")
     assert status == 200 and json.loads(text) == collect_report_data([runs])
     assert ask(port, "/data.json", **{"If-None-Match": headers["ETag"]})[0] == 304
-    entry = folders.lines(runs / "dsgd-seed0")[-1] | {"round": 50}
+    entry = small_run_folders.read_lines(runs / "dsgd-seed0")[-1] | {"round": 50}
     with (runs / "dsgd-seed0" / "metrics.jsonl").open("a") as stream:
         stream.write(json.dumps(entry) + "\n")
     status, _, text = ask(port, "/data.json", **{"If-None-Match": headers["ETag"]})

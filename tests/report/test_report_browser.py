@@ -6,16 +6,16 @@ import json
 import re
 import shutil
 
-import browsing
-import folders
+import browser_pages
 import numpy as np
 import pytest
-from browsing import needed, plotted, table
+import small_run_folders
+from browser_pages import chart_data, needs_browser, table_rows
 
 from diamond import network, report
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = needed
+pytestmark = needs_browser
 
 CHARTS = ["curves", "network", "heat", "oracle", "traffic", "shares", "sensitivity"]
 HOSTILE = "</script><img src=x onerror=alert(1)><b>A & B"
@@ -23,7 +23,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)><b>A & B"
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
-    return folders.compare(tmp_path_factory.mktemp("runs") / "small")
+    return small_run_folders.write_comparison(tmp_path_factory.mktemp("runs") / "small")
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,10 @@ def swept(tmp_path_factory):
     """Step sizes of one algorithm, the largest of which blows up."""
     folder = tmp_path_factory.mktemp("runs") / "sweep"
     for alpha in (0.01, 0.1, 1.0):
-        folders.write(folder / f"a{alpha}", "dsgd", "D-SGD", alpha=alpha, every=20)
-    folders.write(folder / "a50", "dsgd", "D-SGD", alpha=50.0, beta=1e3, rounds=400, every=20)
+        small_run_folders.write_run(folder / f"a{alpha}", "dsgd", "D-SGD", alpha=alpha, every=20)
+    small_run_folders.write_run(
+        folder / "a50", "dsgd", "D-SGD", alpha=50.0, beta=1e3, rounds=400, every=20
+    )
     return folder
 
 
@@ -44,7 +46,7 @@ def built(compared, tmp_path_factory):
 @pytest.fixture(scope="module")
 def shared(browser, built):
     """The page of all that is compared, loaded once."""
-    with browsing.watched(browser) as visit:
+    with browser_pages.open_pages(browser) as visit:
         yield visit(built)
 
 
@@ -80,8 +82,10 @@ def axis(page, name):
 
 def history(folder, name, key):
     """(seeds, evaluations)."""
-    paths = [folder / f"{name}-seed{seed}" for seed in folders.SEEDS]
-    return np.array([[line[key] for line in folders.lines(path)] for path in paths], float)
+    paths = [folder / f"{name}-seed{seed}" for seed in small_run_folders.SEEDS]
+    return np.array(
+        [[line[key] for line in small_run_folders.read_lines(path)] for path in paths], float
+    )
 
 
 def line_of(found, title):
@@ -94,7 +98,7 @@ def test_curves_are_medians_over_seeds_against_each_cost(opened, compared):
     for key in ("rounds", "samples", "bytes", "seconds"):
         axis(opened, key)
         column = {"rounds": "round"}.get(key, key)
-        x, y = line_of(plotted(opened), "GT-SGD")
+        x, y = line_of(chart_data(opened), "GT-SGD")
         spent, metric = (history(compared, "gt_sgd", name) for name in (column, "metric"))
         np.testing.assert_allclose(x, np.median(spent, 0), rtol=1e-4)
         np.testing.assert_allclose(y, np.median(metric, 0), rtol=1e-4)
@@ -104,21 +108,23 @@ def test_curves_are_medians_over_seeds_against_each_cost(opened, compared):
 def test_links_are_an_axis_and_drawn_by_their_load(visit, tmp_path):
     """A slow link is busy for longer with the same bytes: it is thicker, and says what it lost."""
     linked = network.ring(5).with_links({(0, 1): 1e3, "other": 4e3}, 0.01, 0.5)
-    folder = folders.write(tmp_path / "runs" / "linked", "dsgd", "D-SGD", network=linked)
+    folder = small_run_folders.write_run(
+        tmp_path / "runs" / "linked", "dsgd", "D-SGD", network=linked
+    )
     page = visit(report.build([folder], tmp_path / "report.html").as_uri())
     page.get_by_role("radio", name="network seconds").check(force=True)
-    x, _ = line_of(plotted(page), "D-SGD")
-    spent = [line["network_seconds"] for line in folders.lines(folder)]
+    x, _ = line_of(chart_data(page), "D-SGD")
+    spent = [line["network_seconds"] for line in small_run_folders.read_lines(folder)]
     np.testing.assert_allclose(x, spent, rtol=1e-4)
     assert "network seconds" in page.locator("#runs thead").text_content()
-    found = plotted(page, "network")["data"]
+    found = chart_data(page, "network")["data"]
     widths = {
         t["line"]["width"]: np.isin(t["x"], None).sum() for t in found if t["mode"] == "lines"
     }
     assert widths == {5: 1, 2: 4}
     assert "the thicker, the longer sending took" in page.locator("main").text_content()
     (middles,) = [t for t in found if t["mode"] == "markers" and t["marker"].get("opacity") == 0]
-    sent = folders.manifest(folder)["traffic"][0][2]
+    sent = small_run_folders.change_manifest(folder)["traffic"][0][2]
     assert middles["text"][0] == (
         f"edge 0\u20131: {sent / 1000:.3g} kB, {sent / 1000:.3g} kB sent again, "
         f"{8 * sent / 1e3 / 0.5:.3g} s at 1000 bit/s"
@@ -126,13 +132,13 @@ def test_links_are_an_axis_and_drawn_by_their_load(visit, tmp_path):
 
 
 def test_bands_reach_from_the_smallest_to_the_largest_seed(opened, compared):
-    bands = [t for t in plotted(opened)["data"] if t.get("fill") == "toself"]
+    bands = [t for t in chart_data(opened)["data"] if t.get("fill") == "toself"]
     (band,) = [t for t in bands if t["name"] == "D-SGD"]
     metric = history(compared, "dsgd", "metric")
     around = [*metric.max(0), *metric.min(0)[::-1]]
     np.testing.assert_allclose(np.array(band["y"], float), around, rtol=1e-4)
     opened.get_by_label("Seeds").select_option("each")
-    lines = [t for t in plotted(opened)["data"] if t["name"] == "D-SGD" and t["mode"] == "lines"]
+    lines = [t for t in chart_data(opened)["data"] if t["name"] == "D-SGD" and t["mode"] == "lines"]
     np.testing.assert_allclose(np.array([t["y"] for t in lines], float), metric, rtol=1e-4)
 
 
@@ -144,17 +150,17 @@ def test_every_measure_can_be_drawn_on_either_scale(opened):
     for value in values:
         select.select_option(value)
         title = select.locator(f"option[value={value}]").inner_text()
-        assert plotted(opened)["layout"]["yaxis"]["title"]["text"] == title
+        assert chart_data(opened)["layout"]["yaxis"]["title"]["text"] == title
         assert title in opened.locator("#target-label").inner_text()
     for box, name in (("log measure", "yaxis"), ("log cost", "xaxis")):
-        before = plotted(opened)["layout"][name]["type"]
+        before = chart_data(opened)["layout"][name]["type"]
         opened.get_by_label(box).click()
-        assert {before, plotted(opened)["layout"][name]["type"]} == {"log", "linear"}
+        assert {before, chart_data(opened)["layout"][name]["type"]} == {"log", "linear"}
 
 
 def test_curves_relative_to_one_are_divided_by_it(opened, compared):
     opened.get_by_label("Relative to").select_option("D-SGD")
-    _, y = line_of(plotted(opened), "GT-SGD")
+    _, y = line_of(chart_data(opened), "GT-SGD")
     ratio = np.median(history(compared, "gt_sgd", "metric"), 0) / np.median(
         history(compared, "dsgd", "metric"), 0
     )
@@ -166,12 +172,12 @@ def lost_again(compared, browser, tmp_path_factory):
     """Folder and page of the same, but that D-SGD is there at once and loses it again."""
     folder = tmp_path_factory.mktemp("lost")
     compared = shutil.copytree(compared, folder / "small")
-    for seed in folders.SEEDS:
-        entries = folders.lines(compared / f"dsgd-seed{seed}")
+    for seed in small_run_folders.SEEDS:
+        entries = small_run_folders.read_lines(compared / f"dsgd-seed{seed}")
         entries[1]["metric"] *= 1e-3
         text = "".join(json.dumps(entry) + "\n" for entry in entries)
         (compared / f"dsgd-seed{seed}" / "metrics.jsonl").write_text(text)
-    with browsing.watched(browser) as visit:
+    with browser_pages.open_pages(browser) as visit:
         yield compared, visit(report.build([compared], folder / "report.html").as_uri())
 
 
@@ -182,7 +188,7 @@ def test_the_target_says_what_each_algorithm_needed(lost_again, keep):
     opened.get_by_label("Reached").select_option("keep" if keep else "first")
     opened.get_by_label("exactly").fill(str(wanted))
     known = {}
-    for label, name in folders.METHODS.items():
+    for label, name in small_run_folders.METHODS.items():
         below = history(compared, name, "metric") <= wanted
         if keep:
             below = np.logical_and.accumulate(below[:, ::-1], axis=1)[:, ::-1]
@@ -190,7 +196,7 @@ def test_the_target_says_what_each_algorithm_needed(lost_again, keep):
         known[label] = np.median(np.where(below, rounds, np.inf).min(1))
     best = min(known.values())
     assert (known["D-SGD"] == 10) is not keep and np.isfinite(known["D-SGD"])
-    for label, _, told, *_ in table(opened, "reached"):
+    for label, _, told, *_ in table_rows(opened, "reached"):
         if np.isinf(known[label]):
             assert told == "not reached"
         else:
@@ -210,8 +216,8 @@ def test_the_slider_moves_the_target_by_key_and_by_hand(opened):
     opened.keyboard.press("End")
     highest = float(opened.get_by_label("exactly").input_value())
     assert highest > before
-    assert all(row[1] == "2 of 2" for row in table(opened, "reached"))
-    assert plotted(opened)["layout"]["shapes"][0]["y0"] == pytest.approx(highest, rel=1e-3)
+    assert all(row[1] == "2 of 2" for row in table_rows(opened, "reached"))
+    assert chart_data(opened)["layout"]["shapes"][0]["y0"] == pytest.approx(highest, rel=1e-3)
     assert "≤" in slider.get_attribute("aria-valuetext")
 
 
@@ -221,7 +227,7 @@ def test_a_metric_that_rises_is_reached_from_below(opened):
 
 
 def test_the_network_is_drawn_and_follows_the_rounds(opened, compared):
-    found = plotted(opened, "network")
+    found = chart_data(opened, "network")
     (nodes,) = [t for t in found["data"] if "text" in t["mode"]]
     assert nodes["text"] == list("01234")
     assert opened.locator("#network-chart .points path.point").count() >= 5
@@ -234,20 +240,23 @@ def test_the_network_is_drawn_and_follows_the_rounds(opened, compared):
     opened.locator("#frame").focus()
     opened.keyboard.press("Home")
     assert opened.locator("#frame-label").inner_text() == "Round 0 of 40"
-    (first,) = [t for t in plotted(opened, "network")["data"] if "text" in t["mode"]]
+    (first,) = [t for t in chart_data(opened, "network")["data"] if "text" in t["mode"]]
     assert first["marker"]["color"] != nodes["marker"]["color"]
     assert first["customdata"] == ["0"] * 5  # all agents start at one point
     opened.get_by_label("Agents by").select_option("upper_loss")
-    (losses,) = [t for t in plotted(opened, "network")["data"] if "text" in t["mode"]]
-    known = folders.lines(compared / "diamond-seed0")[0]["agents"]["upper_loss"]
+    (losses,) = [t for t in chart_data(opened, "network")["data"] if "text" in t["mode"]]
+    known = small_run_folders.read_lines(compared / "diamond-seed0")[0]["agents"]["upper_loss"]
     np.testing.assert_allclose([float(v) for v in losses["customdata"]], known, rtol=1e-3)
 
 
 def test_the_heat_map_has_a_cell_for_every_agent_and_evaluation(opened, compared):
-    (cells,) = [t for t in plotted(opened, "heat")["data"] if t.get("type") == "bar"]
+    (cells,) = [t for t in chart_data(opened, "heat")["data"] if t.get("type") == "bar"]
     assert len(cells["x"]) == 5 * 5
     assert opened.locator("#heat-chart .bars path").count() == 25
-    known = [line["agents"]["consensus"] for line in folders.lines(compared / "diamond-seed0")]
+    known = [
+        line["agents"]["consensus"]
+        for line in small_run_folders.read_lines(compared / "diamond-seed0")
+    ]
     told = {(c[1], c[0]): float(c[2]) for c in cells["customdata"]}
     assert told[40, "agent 3"] == pytest.approx(known[4][3], rel=1e-2)
     most = np.unravel_index(np.argmax(known), (5, 5))
@@ -255,15 +264,15 @@ def test_the_heat_map_has_a_cell_for_every_agent_and_evaluation(opened, compared
 
 
 def test_each_agent_has_its_rows_labels_and_loss(opened, compared):
-    rows = table(opened, "agents")
+    rows = table_rows(opened, "agents")
     names = [th.inner_text() for th in opened.locator("#agents thead th").all()]
     assert [row[names.index("train rows")] for row in rows] == ["24", "20", "20", "16", "16"]
     bars = opened.locator("#agents svg").all()
-    labels = folders.manifest(compared / "diamond-seed0")["problem"]["labels"]
+    labels = small_run_folders.change_manifest(compared / "diamond-seed0")["problem"]["labels"]
     for svg, counts in zip(bars, labels, strict=True):
         assert svg.locator("rect").count() == len(counts)
         assert ", ".join(map(str, counts)) in svg.get_attribute("aria-label")
-    final = folders.lines(compared / "diamond-seed0")[-1]["agents"]["upper_loss"]
+    final = small_run_folders.read_lines(compared / "diamond-seed0")[-1]["agents"]["upper_loss"]
     told = [float(row[names.index("upper loss")]) for row in rows]
     np.testing.assert_allclose(told, final, rtol=1e-3)
 
@@ -271,19 +280,19 @@ def test_each_agent_has_its_rows_labels_and_loss(opened, compared):
 def test_another_run_can_be_looked_at(opened, compared):
     opened.locator("#run").select_option(label="D-SGD, seed 1")
     names = [th.inner_text() for th in opened.locator("#agents thead th").all()]
-    final = folders.lines(compared / "dsgd-seed1")[-1]["agents"]["local_loss"]
-    told = [float(row[names.index("local loss")]) for row in table(opened, "agents")]
+    final = small_run_folders.read_lines(compared / "dsgd-seed1")[-1]["agents"]["local_loss"]
+    told = [float(row[names.index("local loss")]) for row in table_rows(opened, "agents")]
     np.testing.assert_allclose(told, final, rtol=1e-3)
 
 
 def test_costs_are_broken_down(opened, compared):
-    kinds = {t["name"]: t for t in plotted(opened, "oracle")["data"]}
+    kinds = {t["name"]: t for t in chart_data(opened, "oracle")["data"]}
     for key, title in (("gradients", "gradients"), ("hvps", "Hessian-vector products")):
         spent = [history(compared, name, key)[:, -1] for name in ("diamond", "dsgd", "gt_sgd")]
         np.testing.assert_allclose(np.array(kinds[title]["x"], float), np.median(spent, 1))
-    (sent,) = plotted(opened, "traffic")["data"]
+    (sent,) = chart_data(opened, "traffic")["data"]
     assert sent["x"][0] == history(compared, "diamond", "bytes")[0, -1]
-    (shares,) = plotted(opened, "shares")["data"]
+    (shares,) = chart_data(opened, "shares")["data"]
     assert sum(shares["y"]) == 2 * sent["x"][0]  # every edge is counted at both its ends
 
 
@@ -312,18 +321,18 @@ def test_colours_follow_the_system_and_the_button(visit, compared, tmp_path):
     shade = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")
     dark = shade()
     assert sum(int(v) for v in dark[4:-1].split(",")) < 150
-    assert plotted(page)["layout"]["paper_bgcolor"] == dark
+    assert chart_data(page)["layout"]["paper_bgcolor"] == dark
     page.get_by_role("button", name="Light colours").click()
-    assert shade() == "rgb(255, 255, 255)" == plotted(page)["layout"]["paper_bgcolor"]
+    assert shade() == "rgb(255, 255, 255)" == chart_data(page)["layout"]["paper_bgcolor"]
     assert page.get_by_role("button", name="Dark colours").is_visible()
 
 
 def test_it_fits_a_phone(visit, compared, tmp_path):
     runs = shutil.copytree(compared, tmp_path / "small")
-    long = folders.manifest(runs / "dsgd-seed0")["network"] | {
+    long = small_run_folders.change_manifest(runs / "dsgd-seed0")["network"] | {
         "name": "erdos_renyi(5, p=0.5, seed=0)"
     }
-    folders.manifest(runs / "dsgd-seed0", network=long)
+    small_run_folders.change_manifest(runs / "dsgd-seed0", network=long)
     address = report.build([runs], tmp_path / "report.html").as_uri()
     screen = {"viewport": {"width": 360, "height": 780}, "is_mobile": True, "has_touch": True}
     page = visit(address, **screen)
@@ -352,7 +361,7 @@ def test_all_controls_have_names_and_can_be_reached_by_key(opened):
 
 
 def test_the_configuration_and_the_way_to_repeat_it_are_there(opened, compared):
-    known = folders.manifest(compared / "dsgd-seed1")
+    known = small_run_folders.change_manifest(compared / "dsgd-seed1")
     box = opened.locator("details", has_text="D-SGD, seed 1")
     box.locator("summary").click()
     text = box.inner_text()
@@ -365,26 +374,28 @@ def test_a_sweep_shows_how_sensitive_the_result_is(visit, swept, opened, tmp_pat
     assert not opened.locator("#sensitivity-section").is_visible()
     page = visit(report.build([swept], tmp_path / "sweep.html").as_uri())
     assert page.locator("#option").input_value() == "alpha"
-    line, good, bad = plotted(page, "sensitivity")["data"]
-    ends = [folders.lines(swept / f"a{a}")[-1]["upper_loss"] for a in (0.01, 0.1, 1.0)]
+    line, good, bad = chart_data(page, "sensitivity")["data"]
+    ends = [
+        small_run_folders.read_lines(swept / f"a{a}")[-1]["upper_loss"] for a in (0.01, 0.1, 1.0)
+    ]
     assert line["x"] == good["x"] == [0.01, 0.1, 1] and bad["x"] == [50]
     np.testing.assert_allclose(np.array(good["y"], float), ends, rtol=1e-4)
     assert {line["name"], good["name"], bad["name"]} == {"D-SGD"}
 
 
 def test_runs_that_diverged_or_did_not_finish_are_told_of(visit, swept, compared, tmp_path):
-    assert folders.manifest(swept / "a50")["status"] == "diverged"
+    assert small_run_folders.change_manifest(swept / "a50")["status"] == "diverged"
     runs = shutil.copytree(compared, tmp_path / "small")
-    folders.kill(runs / "gt_sgd-seed0")
-    folders.manifest(runs / "gt_sgd-seed1", status="interrupted")
+    small_run_folders.cut_like_a_kill(runs / "gt_sgd-seed0")
+    small_run_folders.change_manifest(runs / "gt_sgd-seed1", status="interrupted")
     page = visit(report.build([runs, swept / "a50"], tmp_path / "report.html").as_uri())
     alerts = page.locator("#alerts").inner_text()
     assert "1 run diverged: D-SGD \u00b7 alpha=50.0" in alerts
     assert "stopped before the end: GT-SGD, seed 1" in alerts
     assert "unfinished when this was written: GT-SGD, seed 0" in alerts
-    marks = [t for t in plotted(page)["data"] if t["mode"] == "markers" and t["x"]]
+    marks = [t for t in chart_data(page)["data"] if t["mode"] == "markers" and t["x"]]
     assert [t["marker"]["symbol"] for t in marks] == ["x"]
-    assert {row[1] for row in table(page, "runs")} == {
+    assert {row[1] for row in table_rows(page, "runs")} == {
         "finished",
         "running",
         "interrupted",
@@ -394,7 +405,7 @@ def test_runs_that_diverged_or_did_not_finish_are_told_of(visit, swept, compared
 
 def test_a_run_without_evaluations_gives_a_page_all_the_same(visit, compared, tmp_path):
     path = shutil.copytree(compared / "dsgd-seed0", tmp_path / "early")
-    folders.kill(path)
+    small_run_folders.cut_like_a_kill(path)
     (path / "metrics.jsonl").unlink()
     address = report.build([path], tmp_path / "report.html").as_uri()
     page = visit(address, ready="#network-chart .main-svg")
@@ -404,13 +415,13 @@ def test_a_run_without_evaluations_gives_a_page_all_the_same(visit, compared, tm
 
 def test_hostile_names_are_shown_as_they_are(visit, compared, tmp_path):
     runs = shutil.copytree(compared, tmp_path / "small")
-    for seed in folders.SEEDS:
+    for seed in small_run_folders.SEEDS:
         path = runs / f"dsgd-seed{seed}"
-        algorithm = folders.manifest(path)["algorithm"] | {"label": HOSTILE}
-        folders.manifest(path, algorithm=algorithm, experiment=HOSTILE)
+        algorithm = small_run_folders.change_manifest(path)["algorithm"] | {"label": HOSTILE}
+        small_run_folders.change_manifest(path, algorithm=algorithm, experiment=HOSTILE)
     page = visit(report.build([runs], tmp_path / "report.html").as_uri())
     assert page.locator("h1").inner_text().startswith("small, </script>")
-    assert any(row[0].strip() == HOSTILE for row in table(page, "reached"))
+    assert any(row[0].strip() == HOSTILE for row in table_rows(page, "reached"))
     assert page.locator("img").count() == 0
     assert HOSTILE in page.locator("#curves-chart .legend").text_content()
 
@@ -419,18 +430,20 @@ def test_a_line_over_several_labels_has_the_name_of_the_algorithm(visit, swept, 
     """A sweep's labels say one value each; the line goes over all."""
     runs = shutil.copytree(swept, tmp_path / "sweep")
     for path in runs.iterdir():
-        known = folders.manifest(path)["algorithm"]
-        folders.manifest(path, algorithm=known | {"label": f"D-SGD, {path.name}"})
+        known = small_run_folders.change_manifest(path)["algorithm"]
+        small_run_folders.change_manifest(path, algorithm=known | {"label": f"D-SGD, {path.name}"})
     page = visit(report.build([runs], tmp_path / "sweep.html").as_uri())
-    assert {trace["name"] for trace in plotted(page, "sensitivity")["data"]} == {"dsgd"}
+    assert {trace["name"] for trace in chart_data(page, "sensitivity")["data"]} == {"dsgd"}
 
 
 def test_every_column_of_the_agents_fits_a_laptop(visit, compared, tmp_path):
     """With test rows and three metrics of the user's, as the built-in problems have them."""
     path = shutil.copytree(compared / "diamond-seed0", tmp_path / "run")
-    known = folders.manifest(path)["problem"]
-    folders.manifest(path, problem=known | {"rows": known["rows"] | {"test": [100] * 5}})
-    lines = folders.lines(path)
+    known = small_run_folders.change_manifest(path)["problem"]
+    small_run_folders.change_manifest(
+        path, problem=known | {"rows": known["rows"] | {"test": [100] * 5}}
+    )
+    lines = small_run_folders.read_lines(path)
     for line in lines:
         line["agents"] |= {name: line["agents"]["moved"] for name in ("accuracy", "test_loss")}
     text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -458,9 +471,9 @@ def test_the_live_page_follows_a_run_to_its_end(visit, compared, tmp_path):
     runs = shutil.copytree(compared, tmp_path / "small")
     path = runs / "dsgd-seed0"
     whole = (path / "metrics.jsonl").read_text()
-    end = folders.manifest(path)
-    folders.kill(path, keep=2)
-    with folders.serving(runs) as port:
+    end = small_run_folders.change_manifest(path)
+    small_run_folders.cut_like_a_kill(path, keep=2)
+    with small_run_folders.serve_live_page(runs) as port:
         page = visit(f"http://127.0.0.1:{port}/")
         said = re.compile(r"^live: 1 running, [\d,.]+ rounds/s, about \d+ s left$")
         api.expect(page.locator("#live")).to_have_text(said, timeout=5000)
@@ -473,7 +486,7 @@ def test_the_live_page_follows_a_run_to_its_end(visit, compared, tmp_path):
         (path / "manifest.json").write_text(json.dumps(end))
         api.expect(page.locator("#live")).to_have_text("live: none running", timeout=5000)
         assert page.locator("#measure").input_value() == "upper_loss"  # choices are kept
-        x, _ = line_of(plotted(page), "D-SGD")
+        x, _ = line_of(chart_data(page), "D-SGD")
         np.testing.assert_allclose(x, np.median(history(compared, "dsgd", "samples"), 0))
     api.expect(page.locator("#live")).to_contain_text("connection lost", timeout=5000)
     assert all("ERR_CONNECTION_REFUSED" in complaint for complaint in page.complaints)

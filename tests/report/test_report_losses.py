@@ -1,22 +1,22 @@
 """The report of a run whose messages are lost now and then, in a real browser."""
 
-import folders
-from browsing import needed, plotted, table
+import small_run_folders
+from browser_pages import chart_data, needs_browser, table_rows
 
 import diamond
 from diamond import report
 
-pytestmark = needed
+pytestmark = needs_browser
 
 
 def test_each_link_says_how_many_messages_were_lost(visit, tmp_path):
     lossy = diamond.network.ring(5).through(diamond.network.channels.drops(0.3))
-    path = folders.write(tmp_path / "runs" / "lossy", "dsgd", "D-SGD", network=lossy)
-    kept = folders.manifest(path)["losses"]
+    path = small_run_folders.write_run(tmp_path / "runs" / "lossy", "dsgd", "D-SGD", network=lossy)
+    kept = small_run_folders.change_manifest(path)["losses"]
     assert [row[2] for row in kept] == [80] * 5 and sum(row[3] for row in kept) > 0
     page = visit(report.build([tmp_path / "runs"], tmp_path / "report.html").as_uri())
-    bytes = {(i, j): sent for i, j, sent in folders.manifest(path)["traffic"]}
-    assert table(page, "links") == [
+    bytes = {(i, j): sent for i, j, sent in small_run_folders.change_manifest(path)["traffic"]}
+    assert table_rows(page, "links") == [
         [
             f"{i} \u2013 {j}",
             str(sent),
@@ -29,8 +29,10 @@ def test_each_link_says_how_many_messages_were_lost(visit, tmp_path):
     lost = sum(row[3] for row in kept)
     said = page.locator("#network-note").inner_text()
     assert f"Of 400 messages {lost} were lost ({lost / 4:g}\xa0%)." in said
-    texts = [text for trace in plotted(page, "network")["data"] for text in trace.get("text", [])]
+    texts = [
+        text for trace in chart_data(page, "network")["data"] for text in trace.get("text", [])
+    ]
     assert any(f"{kept[0][3]} of 80 messages lost" in text for text in texts)
-    folders.manifest(path, losses=[])  # as of a run without such a channel
+    small_run_folders.change_manifest(path, losses=[])  # as of a run without such a channel
     page = visit(report.build([tmp_path / "runs"], tmp_path / "plain.html").as_uri())
     assert page.locator("#links-part").is_hidden()

@@ -69,8 +69,8 @@ def test_all_methods_see_the_same_draws(compared):
 
 def test_histories_are_finite_and_the_objective_falls(compared):
     for run in compared.values():
-        assert all(np.isfinite(course(run, name)).all() for name in run.last if name != "agents")
-        assert run.last["upper_loss"] < 0.95 * run.lines[0]["upper_loss"]
+        assert all(np.isfinite(course(run, name)).all() for name in run.last_evaluation if name != "agents")
+        assert run.last_evaluation["upper_loss"] < 0.95 * run.lines[0]["upper_loss"]
 
 
 def test_only_tracking_sends_twice_as_much(compared):
@@ -78,7 +78,7 @@ def test_only_tracking_sends_twice_as_much(compared):
     numbers = 64 * 20 + 20 + 20 * 20 + 20  # of x
     for name, run in compared.items():
         copies = 2 if name in ("DIAMOND", "GT-SGD") else 1
-        assert run.last["bytes"] == 50 * 2 * len(network.edges) * numbers * copies * 4
+        assert run.last_evaluation["bytes"] == 50 * 2 * len(network.edges) * numbers * copies * 4
 
 
 def test_every_row_of_the_digits_is_with_one_agent(monkeypatch):

@@ -20,7 +20,7 @@ from diamond.records.trajectory_digest import digest_trajectory
 from diamond.report.live_server import make_server
 
 METHODS = {"DIAMOND": "diamond", "GT-SGD": "gt_sgd", "D-SGD": "dsgd"}
-GIVEN = {"diamond": {"eta": 0.5, "gamma": 0.5}}  # finding them would be compiled too
+MOMENTUM = {"diamond": {"eta": 0.5, "gamma": 0.5}}  # finding them would be compiled too
 SEEDS = (0, 1)
 CONFIG = """name = "{name}"
 seed = {seed}
@@ -30,44 +30,46 @@ name = "{algorithm}"
 """
 
 
-def moved(x, y, rows):
+def distance_moved(x, y, rows):
     """A user's metric that rises: how far x has come from its start, 0, of which 1 is infinity."""
     return 1 - jnp.exp(-jnp.sum(x**2))
 
 
 @cache
-def labelled():
+def labelled_problem():
     """The quadratic problem of five agents, its rows with labels and a metric."""
-    plain = quad(agents=5, rows=(24, 20, 20, 16, 16))
-    marks = lambda rows, i: {**rows, "label": np.arange(len(rows["point"])) % (i + 2)}
-    train = [marks(rows, i) for i, rows in enumerate(plain.rows["train"])]
+    quadratic = quad(agents=5, rows=(24, 20, 20, 16, 16))
+    add_labels = lambda rows, i: {**rows, "label": np.arange(len(rows["point"])) % (i + 2)}
+    train = [add_labels(rows, i) for i, rows in enumerate(quadratic.rows["train"])]
     with pytest.MonkeyPatch.context() as patch:
         skip_loss_checks(patch)
-        parts = plain.init, train, plain.rows["valid"]
-        return diamond.Problem(plain.upper, plain.lower, *parts, metrics={"moved": moved})
+        parts = quadratic.init, train, quadratic.rows["valid"]
+        return diamond.Problem(
+            quadratic.upper, quadratic.lower, *parts, metrics={"moved": distance_moved}
+        )
 
 
-def compare(folder: Path) -> Path:
+def write_comparison(folder: Path) -> Path:
     """Three algorithms and two seeds on a ring: a folder of run folders."""
     for label, name in METHODS.items():
         for seed in SEEDS:
-            write(folder / f"{name}-seed{seed}", name, label, seed)
+            write_run(folder / f"{name}-seed{seed}", name, label, seed)
     return folder
 
 
-def write(path, name, label, seed=0, rounds=40, every=10, network=None, **options) -> Path:
+def write_run(path, name, label, seed=0, rounds=40, every=10, network=None, **options) -> Path:
     """One run and its folder, as it is left when the run ends or diverges."""
-    options = {"alpha": 0.05, "beta": 0.3, "batch": 4} | GIVEN.get(name, {}) | options
+    options = {"alpha": 0.05, "beta": 0.3, "batch": 4} | MOMENTUM.get(name, {}) | options
     network = network or diamond.network.ring(5)
     algorithm = getattr(diamond, name)(**options, hypergradient=hg.neumann(5, 1.6))
     command = f"diamond run {path.name}/config.toml"
     origin = RunOrigin(path.name, path.parent.name, "quadratic", name, label, options, command, {})
     sizes = seed, rounds, every, options["batch"], "blocks"
-    manifest = initial_manifest(origin, labelled(), network, *sizes)
+    manifest = initial_manifest(origin, labelled_problem(), network, *sizes)
     status, message = "finished", ""
     with without_optimizations():
         try:
-            run = diamond.simulate(labelled(), network, algorithm, rounds, seed, every)
+            run = diamond.simulate(labelled_problem(), network, algorithm, rounds, seed, every)
         except diamond.Diverged as error:
             run, status, message = error.run, "diverged", str(error)
     path.mkdir(parents=True)
@@ -83,29 +85,29 @@ def write(path, name, label, seed=0, rounds=40, every=10, network=None, **option
     return path
 
 
-def manifest(path: Path, **changes) -> dict:
+def change_manifest(path: Path, **changes) -> dict:
     """The manifest of a run's folder, with `changes` written to it; None removes a key."""
-    known = json.loads((path / "manifest.json").read_text()) | changes
-    known = {key: value for key, value in known.items() if value is not None}
-    (path / "manifest.json").write_text(json.dumps(known))
-    return known
+    content = json.loads((path / "manifest.json").read_text()) | changes
+    content = {key: value for key, value in content.items() if value is not None}
+    (path / "manifest.json").write_text(json.dumps(content))
+    return content
 
 
-def lines(path: Path) -> list[dict]:
+def read_lines(path: Path) -> list[dict]:
     """The evaluations of a run's folder."""
     return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
 
 
-def kill(path: Path, keep: int = 3) -> None:
+def cut_like_a_kill(path: Path, keep: int = 3) -> None:
     """Leave a finished run's folder as a kill would: few lines, the last torn, no end."""
-    whole = (path / "metrics.jsonl").read_text().splitlines()
-    (path / "metrics.jsonl").write_text("\n".join([*whole[:keep], whole[keep][:40]]))
-    gone = "costs traffic messages digest compile_seconds wall_seconds finished".split()
-    manifest(path, status="running", resolved={}, **dict.fromkeys(gone))
+    lines = (path / "metrics.jsonl").read_text().splitlines()
+    (path / "metrics.jsonl").write_text("\n".join([*lines[:keep], lines[keep][:40]]))
+    final_keys = "costs traffic messages digest compile_seconds wall_seconds finished".split()
+    change_manifest(path, status="running", resolved={}, **dict.fromkeys(final_keys))
 
 
 @contextmanager
-def serving(folder: Path):
+def serve_live_page(folder: Path):
     """The port at which the live page of a folder is served meanwhile."""
     with make_server(folder) as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})

@@ -10,7 +10,7 @@ from typing import Any
 
 NAN = math.nan
 # What a round costs: samples, calls, bytes.
-SPENT = {"diamond": (8, 20, 100), "dsgd": (8, 18, 50), "k_free": (4, 24, 0)}
+COSTS_PER_ROUND = {"diamond": (8, 20, 100), "dsgd": (8, 18, 50), "k_free": (4, 24, 0)}
 LOSSES: dict[str, dict[str, list[list[float]]]] = {
     "smooth": {
         "diamond": [[10, 5, 0.9, 0.4, 0.1], [10, 4, 0.8, 0.2], [10, 6, 3, 0.8, 0.3]],
@@ -32,26 +32,30 @@ CASES = {"smooth": ("ring", "personal"), "noisy": ("star", "personal")}
 CASES["linked"] = ("ring", "common")
 
 
-def run(method: str, losses: list[float], seed: int = 0, linked: bool = False) -> dict[str, Any]:
+def make_run(
+    method: str, losses: list[float], seed: int = 0, linked: bool = False
+) -> dict[str, Any]:
     """One run with these losses, ten rounds apart; one that stops early, or at NaN, diverged."""
     rounds = [10.0 * i for i in range(len(losses))]
     names = ("samples", "calls", "bytes")
     history = {"round": rounds, "upper_loss": [float(loss) for loss in losses]}
-    history |= {n: [r * each for r in rounds] for n, each in zip(names, SPENT[method])}
+    history |= {n: [r * cost for r in rounds] for n, cost in zip(names, COSTS_PER_ROUND[method])}
     history["seconds"] = [r * (0.01 + 0.001 * seed) for r in rounds]
     if linked:
-        history["network_seconds"] = [r * SPENT[method][2] / 1e3 for r in rounds]
-    lost = len(losses) < 5 or any(math.isnan(loss) for loss in losses)
-    return {"seed": seed, "diverged": 25 if lost else None, "history": history}
+        history["network_seconds"] = [r * COSTS_PER_ROUND[method][2] / 1e3 for r in rounds]
+    has_diverged = len(losses) < 5 or any(math.isnan(loss) for loss in losses)
+    return {"seed": seed, "diverged": 25 if has_diverged else None, "history": history}
 
 
-def pair(case: str, method: str, tuned: list[list[float]]) -> dict[str, Any]:
+def make_pair(case: str, method: str, tuned: list[list[float]]) -> dict[str, Any]:
     """A pair of case and method; without tuning it is an evaluation late, or above its start."""
     start = tuned[0][0]
     above = (case, method) == ("linked", "dsgd")
     untuned = [[start, *([2 * start] * 4 if above else losses[:-1])] for losses in tuned]
-    made = lambda each: [run(method, losses, i, case == "linked") for i, losses in enumerate(each)]
-    tried = [
+    make_runs = lambda losses_by_seed: [
+        make_run(method, losses, i, case == "linked") for i, losses in enumerate(losses_by_seed)
+    ]
+    trials = [
         (0.1, {"short": 5.0}),  # did not go on
         (0.2, {"short": 3.0, "upper_loss": 2.0}),
         (0.4, {"short": 4.0, "upper_loss": math.inf}),
@@ -61,18 +65,18 @@ def pair(case: str, method: str, tuned: list[list[float]]) -> dict[str, Any]:
         "method": method,
         "numbers": {"alpha": 0.2, "beta": 0.5},
         "best": 1,
-        "tried": [{"numbers": {"alpha": a, "beta": 0.3 + a}} | v for a, v in tried]
+        "tried": [{"numbers": {"alpha": a, "beta": 0.3 + a}} | v for a, v in trials]
         if method != "k_free"
         else [
             {"numbers": {"alpha": a, "beta": 0.5}, "short": 2.0, "upper_loss": 1.0}
             for a in (0.1, 0.2)
         ],
-        "tuned": made(tuned),
-        "untuned": made(untuned),
+        "tuned": make_runs(tuned),
+        "untuned": make_runs(untuned),
     }
 
 
-def results() -> dict[str, Any]:
+def make_results() -> dict[str, Any]:
     """As `diamond.bench.suite_results.collect_results` returns them."""
     described = {"estimator": "plain", "moves": "gossip", "networks": "fixed", "reference": "x"}
     oracles = {"diamond": "neumann", "dsgd": "neumann", "k_free": "differences"}
@@ -95,7 +99,9 @@ def results() -> dict[str, Any]:
         },
         "methods": {
             name: {"solves": "personal, common", "oracle": oracles[name]} | described
-            for name in SPENT
+            for name in COSTS_PER_ROUND
         },
-        "pairs": [pair(case, name, LOSSES[case][name]) for case in CASES for name in SPENT],
+        "pairs": [
+            make_pair(case, name, LOSSES[case][name]) for case in CASES for name in COSTS_PER_ROUND
+        ],
     }
