@@ -63,8 +63,8 @@ def test_state_and_message_keep_tree_shape_and_type(name, dtype, sampling):
     assert jax.tree.structure(after.state.y) == jax.tree.structure(y)
     (stage,) = algorithm.stages
     assert stage.sends_before_gradient
-    told = jax.vmap(partial(stage.outgoing, estimate=None, t=0))
-    messages = [jax.eval_shape(told, p.state) for p in (first, after)]
+    outgoing = jax.vmap(partial(stage.outgoing, estimate=None, t=0))
+    messages = [jax.eval_shape(outgoing, p.state) for p in (first, after)]
     assert described(messages[0]) == described(messages[1])
 
 
@@ -93,19 +93,21 @@ def test_every_estimator_works_in_single_precision(name, float32):
 
 def test_interact_is_exact_also_with_noisy_and_unequal_rows():
     q = quad(noise=1.0, rows=(12, 5, 1, 9))
-    state = final_progress(q, ring(4), diamond.interact(0.1, 0.5, 7, hg.conjugate_gradient(4)), 1500).state
+    state = final_progress(
+        q, ring(4), diamond.interact(0.1, 0.5, 7, hg.conjugate_gradient(4)), 1500
+    ).state
     np.testing.assert_allclose(state.x, np.tile(q.minimizer(), (4, 1)), atol=1e-12)
 
 
 def test_interact_takes_no_more_cg_steps_than_y_has_numbers():
     counts = [12, 5, 1, 9]
     problem = quad(noise=1.0, rows=tuple(counts))
-    found, exact = (
+    result, exact = (
         final_progress(problem, ring(4), diamond.interact(0.1, 0.5, **given), 3)
         for given in ({}, {"hypergradient": hg.conjugate_gradient(4)})
     )
-    assert cost_counter.total(found.spent)[:, 2].tolist() == [3 * 4 * n for n in counts]  # y has 4
-    assert same_bits(found.state, exact.state)
+    assert cost_counter.total(result.spent)[:, 2].tolist() == [3 * 4 * n for n in counts]  # y has 4
+    assert same_bits(result.state, exact.state)
 
 
 def test_diamond_comes_closer_with_more_rounds():

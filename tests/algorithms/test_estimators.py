@@ -29,8 +29,8 @@ def given(t, arrays=(NOW, LAST, OLD)):
 
 
 def test_plain():
-    found, _, cost = Plain(False)(gradients, given(4))
-    assert found == Point(11, -12) and cost == (1, 1, 0, 0)
+    result, _, cost = Plain(False)(gradients, given(4))
+    assert result == Point(11, -12) and cost == (1, 1, 0, 0)
     assert Plain(True)(gradients, given(4))[0] == Point(111, -12)
 
 
@@ -44,10 +44,10 @@ def test_momentum_is_eqs_6_and_7(t, eta, gamma):
         return gradients(points, sample)
 
     arrays = jax.tree.map(jnp.asarray, (NOW, LAST, OLD))
-    found, _, cost = Momentum(constant(eta), constant(gamma))(watched, given(t, arrays))
+    result, _, cost = Momentum(constant(eta), constant(gamma))(watched, given(t, arrays))
     e, g = (1, 1) if t == 0 else np.clip((eta, gamma), 0, 1)
-    assert found[0] == pytest.approx(11 + (1 - e) * (10 - 11))  # h(last) = 2 * 2 + 7
-    assert found[1] == pytest.approx(-12 + (1 - g) * (20 + 19))  # g_y(last) = 2 - 21
+    assert result[0] == pytest.approx(11 + (1 - e) * (10 - 11))  # h(last) = 2 * 2 + 7
+    assert result[1] == pytest.approx(-12 + (1 - g) * (20 + 19))  # g_y(last) = 2 - 21
     assert handed == [([NOW, LAST], SAMPLE)]  # both points at once, on the one sample of the round
     assert cost == (1, 2, 0, 0)
 
@@ -79,9 +79,9 @@ def test_at_frozen_iterates_the_variance_tends_to_eta_over_2_minus_eta():
     q = quad(noise=1.0)
     eta, gamma, rounds, skip = 0.5, 0.2, 2500, 50
     algorithm = diamond.diamond(0.0, 0.0, eta, gamma, 1, ESTIMATORS["exact"])
-    found = progress_by_round(q, ring(4), algorithm, rounds, seed=1)[skip:]
-    p, v = (np.stack([getattr(s.state, name) for s in found]) for name in ("p", "v"))
-    assert not np.asarray(found[-1].state.x).any() and not np.asarray(found[-1].state.y).any()
+    result = progress_by_round(q, ring(4), algorithm, rounds, seed=1)[skip:]
+    p, v = (np.stack([getattr(s.state, name) for s in result]) for name in ("p", "v"))
+    assert not np.asarray(result[-1].state.x).any() and not np.asarray(result[-1].state.y).any()
     zero = np.zeros((4, 4))
     rows = {part: [r["point"] for r in q.rows[part]] for part in ("train", "valid")}
     # One sample of h at zero is c - B' A^-1 a_n, of g_y it is -b_n.

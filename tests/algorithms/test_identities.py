@@ -145,11 +145,11 @@ def test_diamond_is_the_loop_written_by_hand(agents):
     q = quad(agents=agents)
     network = diamond.network.path(agents)
     algorithm = build("diamond", hypergradient=ESTIMATORS["neumann"], **STEPS)
-    found = final_progress(q, network, algorithm, ROUNDS, seed=7).state
+    result = final_progress(q, network, algorithm, ROUNDS, seed=7).state
     x, y, u = by_hand(q, network.matrix, ROUNDS)
-    np.testing.assert_allclose(found.x, x, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(found.y, y, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(found.u, u, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(result.x, x, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(result.y, y, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(result.u, u, rtol=1e-12, atol=1e-12)
 
 
 def test_m_sgd_is_diamond_without_tracking():
@@ -162,31 +162,35 @@ def test_m_sgd_is_diamond_without_tracking():
 def test_on_one_agent_m_sgd_is_diamond():
     q, alone = quad(agents=1), diamond.network.path(1)
     options = dict(hypergradient=ESTIMATORS["neumann"], **STEPS)
-    one, two = (final_progress(q, alone, build(name, **options), ROUNDS) for name in ("m_sgd", "diamond"))
+    one, two = (
+        final_progress(q, alone, build(name, **options), ROUNDS) for name in ("m_sgd", "diamond")
+    )
     np.testing.assert_allclose(one.state.x, two.state.x, rtol=1e-12)
     np.testing.assert_allclose(one.state.y, two.state.y, rtol=1e-12)
 
 
 def test_gt_sgd_is_diamond_with_all_weight_on_the_present():
     algorithm = diamond.diamond(ALPHA, BETA, 1.0, 1.0, BATCH, ESTIMATORS["neumann_sum"])
-    found = final_progress(quad(), ring(4), algorithm, ROUNDS).state
-    wanted = trace("gt_sgd")[-1]
-    assert same_bits((found.x, found.y, found.p, found.u), (wanted.x, wanted.y, wanted.p, wanted.u))
+    result = final_progress(quad(), ring(4), algorithm, ROUNDS).state
+    expected = trace("gt_sgd")[-1]
+    assert same_bits(
+        (result.x, result.y, result.p, result.u), (expected.x, expected.y, expected.p, expected.u)
+    )
 
 
 def test_dsgd_is_m_sgd_with_all_weight_on_the_present():
     algorithm = diamond.m_sgd(ALPHA, BETA, 1.0, 1.0, BATCH, ESTIMATORS["neumann_sum"])
-    found = final_progress(quad(), ring(4), algorithm, ROUNDS).state
-    assert same_bits((found.x, found.y), trace("dsgd")[-1][:2])
+    result = final_progress(quad(), ring(4), algorithm, ROUNDS).state
+    assert same_bits((result.x, result.y), trace("dsgd")[-1][:2])
 
 
 def test_svr_interact_with_period_1_is_interact():
     options = STEPS | {"period": 1, "hypergradient": ESTIMATORS["neumann_sum"]}
-    found = final_progress(quad(), ring(4), build("svr_interact", **options), ROUNDS).state
-    wanted = trace("interact")[-1]
+    result = final_progress(quad(), ring(4), build("svr_interact", **options), ROUNDS).state
+    expected = trace("interact")[-1]
     for name in ("x", "y", "p", "u"):
         np.testing.assert_allclose(
-            getattr(found, name), getattr(wanted, name), rtol=1e-12, atol=1e-13
+            getattr(result, name), getattr(expected, name), rtol=1e-12, atol=1e-13
         )
 
 
@@ -207,9 +211,9 @@ def test_between_resets_svr_interact_is_diamond_without_weight_on_the_present():
     momentum = build("diamond", **options | {"eta": 0.0, "gamma": 0.0})
     momentum = resolve(momentum, ResolutionContext(problem, None, BATCH, 0)).algorithm
     fixed = momentum, problem.objectives(BATCH), mixer(network), key(0)
-    found, _ = run_rounds(*fixed, spider[1], jnp.int32(ROUNDS), sampling="blocks")
+    result, _ = run_rounds(*fixed, spider[1], jnp.int32(ROUNDS), sampling="blocks")
     for name in ("x", "y", "p", "v", "u"):
-        one, two = flat(getattr(found.state, name)), flat(getattr(spider[-1].state, name))
+        one, two = flat(getattr(result.state, name)), flat(getattr(spider[-1].state, name))
         np.testing.assert_allclose(one, two, rtol=1e-11, atol=1e-12)
     resets = build("svr_interact", **options | {"period": 3})
     other = final_progress(problem, network, resets, ROUNDS).state
@@ -218,11 +222,11 @@ def test_between_resets_svr_interact_is_diamond_without_weight_on_the_present():
 
 def test_interact_is_diamond_on_full_batches_with_all_weight_on_the_present():
     algorithm = diamond.diamond(ALPHA, BETA, 1.0, 1.0, 12, ESTIMATORS["exact"])
-    found = final_progress(quad(), ring(4), algorithm, ROUNDS).state
+    result = final_progress(quad(), ring(4), algorithm, ROUNDS).state
     full = diamond.interact(ALPHA, BETA, hypergradient=ESTIMATORS["exact"])
-    wanted = final_progress(quad(), ring(4), full, ROUNDS).state
+    expected = final_progress(quad(), ring(4), full, ROUNDS).state
     for name in ("x", "y", "u"):
-        np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=1e-11)
+        np.testing.assert_allclose(getattr(result, name), getattr(expected, name), atol=1e-11)
 
 
 def test_renaming_the_agents_renames_the_result():

@@ -42,8 +42,8 @@ def test_one_agent_is_the_loop_written_by_hand():
         last = x, y, z
         x, y, z = add(x, -alpha, p), add(y, -beta, v), add(z, -delta, w)
     state = final_progress(problem, ONE, algorithm, rounds).state
-    for found, wanted in ((state.x, x), (state.y, y), (state.z, z)):
-        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted)):
+    for result, expected in ((state.x, x), (state.y, y), (state.z, z)):
+        for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(expected)):
             np.testing.assert_allclose(a[0], b, rtol=1e-12, atol=1e-13)
 
 

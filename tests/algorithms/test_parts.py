@@ -47,8 +47,8 @@ def test_corrections_are_their_two_step_forms(name, mixing):
     q = quad(lower_level="none", noise=0.0)
     network = ring(4, mixing)  # by Metropolis M has the eigenvalue -1/3
     method = getattr(diamond, name)(ALPHA, batch=2)
-    found = progress_by_round(q, network, method, ROUNDS)
-    for progress, x in zip(found, two_step(q, network.matrix, ROUNDS, name), strict=True):
+    result = progress_by_round(q, network, method, ROUNDS)
+    for progress, x in zip(result, two_step(q, network.matrix, ROUNDS, name), strict=True):
         np.testing.assert_allclose(progress.state.x, x, atol=1e-13)
 
 
@@ -70,14 +70,18 @@ def test_single_level_tracking_is_the_loop_written_by_hand(name):
     q = quad(lower_level="none", noise=0.0, rows=2)
     given = {"batch": 2} if name != "interact" else {}
     weights = {"eta": 0.3} if name == "gt_storm" else {}
-    found = final_progress(q, ring(4), getattr(diamond, name)(ALPHA, order="atc", **given, **weights), 9)
-    np.testing.assert_allclose(found.state.x, by_hand(q, ring(4).matrix, 9), atol=1e-13)
+    result = final_progress(
+        q, ring(4), getattr(diamond, name)(ALPHA, order="atc", **given, **weights), 9
+    )
+    np.testing.assert_allclose(result.state.x, by_hand(q, ring(4).matrix, 9), atol=1e-13)
 
 
 def test_duals_add_up_to_nothing():
     q = quad(lower_level="none")
     for name in ("extra", "exact_diffusion"):
-        for progress in progress_by_round(q, ring(4), getattr(diamond, name)(ALPHA, batch=2), 6)[1:]:
+        for progress in progress_by_round(q, ring(4), getattr(diamond, name)(ALPHA, batch=2), 6)[
+            1:
+        ]:
             np.testing.assert_allclose(np.sum(progress.state.memory.x, 0), 0, atol=1e-14)
         assert np.abs(progress.state.memory.x).max() > 1e-3
 
@@ -107,13 +111,13 @@ def test_a_matrix_that_corrections_cannot_take_is_refused():
     )  # on any network
 
 
-def growth(move, value, curvature=0.0):
+def growth(rule, value, curvature=0.0):
     """The largest factor in a round of a mode on which M is `value` and d is `curvature` s."""
 
     def one_round(s, memory):
-        given = CommunicationInputs(s, memory, curvature * s, None, 1.0)
-        told = move.outgoing(given)
-        return move.incoming(given, told, Message((value - 1) * told.average))
+        inputs = CommunicationInputs(s, memory, curvature * s, None, 1.0)
+        sent = rule.outgoing(inputs)
+        return rule.incoming(inputs, sent, Message((value - 1) * sent.average))
 
     columns = [one_round(*unit) for unit in np.eye(2)]
     return np.abs(np.linalg.eigvals(np.transpose(columns))).max()
@@ -142,12 +146,12 @@ def test_extra_takes_the_mixing_matrix_itself_and_is_faster_by_it():
     q = quad(agents=6, lower_level="none", noise=0.0, rows=2)
     network = from_graph(nx.complete_bipartite_graph(3, 3), "metropolis")
     assert network.min_eigenvalue == pytest.approx(-0.5)
-    whole = diamond.extra(ALPHA, batch=2)
-    half = replace(whole, x=replace(whole.x, communication=communication.extra(lazy=True)))
+    full = diamond.extra(ALPHA, batch=2)
+    half = replace(full, x=replace(full.x, communication=communication.extra(lazy=True)))
     apart = lambda x: np.abs(np.asarray(x) - np.mean(x, 0)).max()
-    fast, slow = (final_progress(q, network, method, 40).state.x for method in (whole, half))
+    fast, slow = (final_progress(q, network, method, 40).state.x for method in (full, half))
     assert apart(fast) < 0.25 * apart(slow)
-    x = final_progress(q, network, whole, 3000).state.x
+    x = final_progress(q, network, full, 3000).state.x
     np.testing.assert_allclose(x, np.tile(q.minimizer(), (6, 1)), atol=1e-9)
 
 
@@ -190,7 +194,9 @@ def test_differences_of_gradients_stand_for_both_products():
     """D-SOBA-FO is D-SOBA where g is quadratic, but for rounding; and makes no products."""
     problem = quad(lower_level="common")
     given = dict(alpha=0.05, beta=0.2, delta=0.2, theta=0.5, batch=3)
-    one, two = (final_progress(problem, ring(4), diamond.d_soba(**given, first_order=f), 8) for f in (0, 1))
+    one, two = (
+        final_progress(problem, ring(4), diamond.d_soba(**given, first_order=f), 8) for f in (0, 1)
+    )
     np.testing.assert_allclose(one.state.x, two.state.x, atol=1e-9)
     np.testing.assert_allclose(one.state.z, two.state.z, atol=1e-9)
     assert np.abs(two.state.z).min() > 1e-3
@@ -202,20 +208,21 @@ def test_one_after_another_the_later_sees_the_earlier():
     q = quad(noise=0.0, rows=2, lower_level="common")
     given = dict(alpha=0.05, beta=0.2, delta=0.2, theta=1.0, batch=2)
     at_once, in_turn = (
-        progress_by_round(q, ring(4), diamond.sparkle(**given, plan=plan), 2) for plan in ("xyz", "y z x")
+        progress_by_round(q, ring(4), diamond.sparkle(**given, plan=plan), 2)
+        for plan in ("xyz", "y z x")
     )
     assert same_bits(at_once[1].state.y, in_turn[1].state.y)  # y comes first
     f_y = lambda y: y - q.a  # at x = 0
     y = np.asarray(in_turn[1].state.y)
-    told = 0.2 * f_y(y)  # z_0 = 0, so z moves along f_y at the new y
+    step_of_z = 0.2 * f_y(y)  # z_0 = 0, so z moves along f_y at the new y
     lazy = ring(4).matrix if ring(4).min_eigenvalue >= -1e-12 else (np.eye(4) + ring(4).matrix) / 2
-    np.testing.assert_allclose(in_turn[1].state.z, lazy @ told, atol=1e-13)
+    np.testing.assert_allclose(in_turn[1].state.z, lazy @ step_of_z, atol=1e-13)
     np.testing.assert_allclose(at_once[1].state.z, lazy @ (0.2 * f_y(0 * y)), atol=1e-13)
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    "options, said",
+    "options, message",
     [
         (dict(directions="upwards"), "no directions 'upwards'; there are implicit, carried"),
         (dict(estimator="guess"), "no estimator 'guess'; there are plain, full, average"),
@@ -233,8 +240,8 @@ def test_one_after_another_the_later_sees_the_earlier():
         (dict(estimator="recursive", period=0), "period = 0: the number of rounds"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(options, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_does_not_fit_together_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
         diamond.compose(**options)
 
 
@@ -251,7 +258,9 @@ def test_a_table_needs_blocks_that_divide_the_rows():
 def test_a_table_takes_the_noise_away():
     """SAGA ends where the full gradient does, a mini-batch does not."""
     q = quad(lower_level="none", noise=1.0)
-    error = lambda method: np.abs(final_progress(q, ring(4), method, 800).state.x - q.minimizer()).max()
+    error = lambda method: np.abs(
+        final_progress(q, ring(4), method, 800).state.x - q.minimizer()
+    ).max()
     assert error(diamond.gt_saga(0.1, batch=3)) < 1e-9 < 1e-2 < error(diamond.gt_sgd(0.1, batch=3))
 
 

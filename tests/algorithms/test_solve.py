@@ -16,8 +16,8 @@ from diamond.problem import Problem
 
 def gap(given, run):
     """The distance to the minimizer, relative to that of the start."""
-    wanted = given.minimizer()
-    return np.linalg.norm(np.asarray(run.x) - wanted, axis=1).max() / np.linalg.norm(wanted)
+    expected = given.minimizer()
+    return np.linalg.norm(np.asarray(run.x) - expected, axis=1).max() / np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("level", ["personal", "common", "none"])
@@ -99,9 +99,9 @@ def test_steps_double_while_trackers_agree():
 def test_after_the_ramp_steps_are_distance_over_gradients():
     """The tracker turns at the fourth: a sum that begins with RESTART of them, then grows."""
     _, turned = stepped([5.0, 5.0, 5.0, -5.0])
-    wanted = 0.7 * 5.0 / np.sqrt(step_rule.RESTART * 25.0)
+    expected = 0.7 * 5.0 / np.sqrt(step_rule.RESTART * 25.0)
     assert turned.ramping == 0
-    assert turned.length == pytest.approx(min(wanted, step_rule.CAP * 0.7))
+    assert turned.length == pytest.approx(min(expected, step_rule.CAP * 0.7))
     _, later = stepped([5.0, 5.0, 5.0, -5.0, 1.0])
     assert later.gradient_sum == pytest.approx(step_rule.RESTART * 25.0 + 1.0)
     assert later.length == pytest.approx(0.7 * 1.0 / np.sqrt(step_rule.RESTART * 25.0 + 1.0))
@@ -136,14 +136,14 @@ def test_local_work_solves_the_lower_level():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local_solver, "TOLERANCE_AT_START", 1e-10)
         patch.setattr(local_solver, "SETTLED_AT_START", 1e-10)
-        found = local_solver.solve_locally(own, given_x, y, y, sample, 64, True)
-    A, wanted = given.A[1], given.lower_solution(np.asarray(given_x))[1]
-    np.testing.assert_allclose(found.y, wanted, rtol=1e-8)
-    f_y = wanted - given.a[1] + given.D[1].T @ np.asarray(given_x)
-    np.testing.assert_allclose(found.z, np.linalg.solve(A, f_y), rtol=1e-7)
+        result = local_solver.solve_locally(own, given_x, y, y, sample, 64, True)
+    A, expected = given.A[1], given.lower_solution(np.asarray(given_x))[1]
+    np.testing.assert_allclose(result.y, expected, rtol=1e-8)
+    f_y = expected - given.a[1] + given.D[1].T @ np.asarray(given_x)
+    np.testing.assert_allclose(result.z, np.linalg.solve(A, f_y), rtol=1e-7)
     rows = 12
-    assert found.cost.samples == 2 * rows and found.cost.gradients == rows * (1 + 1 + 1)
-    assert found.cost.hvps <= rows * (2 * LOWER + 1)
+    assert result.cost.samples == 2 * rows and result.cost.gradients == rows * (1 + 1 + 1)
+    assert result.cost.hvps <= rows * (2 * LOWER + 1)
 
 
 def test_few_batches_stand_for_many_rows():
@@ -171,8 +171,8 @@ def test_an_ill_conditioned_lower_level_is_solved_for():
 def test_a_run_that_is_lost_rolls_back_and_continues_with_smaller_steps():
     """The upper loss is not a number where x is too far, which the first ramp does not know."""
     given = quad(noise=0.1)
-    wanted = given.minimizer()
-    far = 1.5 * np.linalg.norm(wanted)
+    expected = given.minimizer()
+    far = 1.5 * np.linalg.norm(expected)
 
     def upper(x, y, rows):
         poison = jnp.where(jnp.sum(x**2) > far**2, jnp.nan, 1.0)

@@ -69,8 +69,8 @@ def test_the_scale_of_the_losses_changes_nothing(monkeypatch, f=1e3, g=1e-3):
         for problem in (scaled(1.0, 1.0), scaled(f, g))
     )
     for name, scale in (("alpha", f), ("beta", g)):
-        wanted = plain.history[name][-1] / scale
-        assert other.history[name][-1] == pytest.approx(wanted, rel=1e-4)
+        expected = plain.history[name][-1] / scale
+        assert other.history[name][-1] == pytest.approx(expected, rel=1e-4)
     np.testing.assert_allclose(flat(other.x), flat(plain.x), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(flat(other.y), flat(plain.y), rtol=1e-4, atol=1e-6)
 
@@ -122,8 +122,8 @@ def test_a_badly_conditioned_ridge_comes_near_its_lowest_and_never_above_its_sta
     solver = solve(batch=64)
     run = diamond.simulate(problem, network, solver, 300, every=50)
     assert run.history["upper_loss"][0] == pytest.approx(first, rel=1e-4)
-    found = (run.history["upper_loss"] - lowest) / (first - lowest)
-    assert (found[1:] < 0.5).all() and found[-1] < 0.02
+    result = (run.history["upper_loss"] - lowest) / (first - lowest)
+    assert (result[1:] < 0.5).all() and result[-1] < 0.02
 
 
 def test_steps_as_a_mapping_and_by_name():

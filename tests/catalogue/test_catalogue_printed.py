@@ -7,6 +7,6 @@ from diamond import catalogue
 
 def test_the_printed_table_is_the_one_of_the_documentation(capsys):
     runpy.run_module("diamond.catalogue.__main__", run_name="__main__")
-    said = capsys.readouterr().out
-    assert len(said.splitlines()) > 40
-    assert said.strip() == catalogue.markdown().strip()
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) > 40
+    assert printed.strip() == catalogue.markdown().strip()

@@ -35,11 +35,11 @@ def left_out(kind, terms, bend=BEND, large=LARGE, small=SMALL):
     if kind == "chebyshev":
         middle, half = (large + small) / 2, (large - small) / 2
         return first_kind(terms, (middle - bend) / half) / first_kind(terms, middle / half)
-    root, kept = (small / large) ** 0.5, 1 - bend / large
+    root, remaining = (small / large) ** 0.5, 1 - bend / large
     c = (1 - root) / (1 + root)
-    t = (1 + c) * np.sqrt(kept / c) / 2
-    rest = (np.sqrt(kept / c) - t) * second_kind(terms - 1, t)
-    return np.sqrt(c * kept) ** terms * (first_kind(terms, t) + rest)
+    t = (1 + c) * np.sqrt(remaining / c) / 2
+    rest = (np.sqrt(remaining / c) - t) * second_kind(terms - 1, t)
+    return np.sqrt(c * remaining) ** terms * (first_kind(terms, t) + rest)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,8 @@ def test_what_it_leaves_out_is_the_polynomial_in_closed_form(kind, agent):
         np.testing.assert_allclose(1 - BEND * z / b, left_out(kind, terms), rtol=1e-9, atol=1e-12)
         assert cost.hvps == (terms - 1) * 4
     dense = hg.exact().solve(agent, [(jnp.zeros(1), jnp.zeros(5))], [jnp.asarray(b)], ALL_ROWS)
-    many, _ = solved(make(60, LARGE, SMALL).solve, agent, b)
-    np.testing.assert_allclose(many, dense[0][0], rtol=1e-10)
+    long_run, _ = solved(make(60, LARGE, SMALL).solve, agent, b)
+    np.testing.assert_allclose(long_run, dense[0][0], rtol=1e-10)
 
 
 def test_bounds_hold_over_the_whole_spectrum_and_beat_the_chain_of_as_many_terms():
@@ -109,16 +109,16 @@ def test_on_sampled_rows_its_mean_is_that_of_all_rows(kind):
 
 
 def test_mu_is_what_the_terms_reach_where_none_is_given():
-    assert hg.chebyshev(4, LARGE).solve.least == pytest.approx(4 / 16 * LARGE)
-    assert hg.nesterov(1, LARGE).solve.least == LARGE
+    assert hg.chebyshev(4, LARGE).solve.mu_or_default == pytest.approx(4 / 16 * LARGE)
+    assert hg.nesterov(1, LARGE).solve.mu_or_default == LARGE
     sums = NeumannSum(LARGE, 4)
     assert hg.nesterov(4, LARGE, SMALL).hessian_batches == sums.hessian_batches
 
 
 @pytest.mark.parametrize("kind", ["chebyshev", "nesterov"])
 def test_a_file_says_which_of_the_two_it_is(kind):
-    as_written = pytest.importorskip("diamond.config.options").as_written
-    assert as_written(getattr(hg, kind)(7, mu=0.5)) == {"name": kind, "terms": 7, "mu": 0.5}
+    to_toml_value = pytest.importorskip("diamond.config.options").to_toml_value
+    assert to_toml_value(getattr(hg, kind)(7, mu=0.5)) == {"name": kind, "terms": 7, "mu": 0.5}
 
 
 def test_wrong_numbers_are_named():

@@ -80,16 +80,16 @@ def test_the_closed_form_is_the_gradient_of_the_closed_form(q):
 
 @pytest.mark.quick
 def test_exact_is_the_closed_form(q, point):
-    (found,) = evaluate(hg.exact(), agent_of(q.objectives(), AGENT), [point], ALL_ROWS)
-    np.testing.assert_allclose(found, parts(q, point)[2], rtol=1e-10)
+    (result,) = evaluate(hg.exact(), agent_of(q.objectives(), AGENT), [point], ALL_ROWS)
+    np.testing.assert_allclose(result, parts(q, point)[2], rtol=1e-10)
     np.testing.assert_allclose(surrogate(q, *point)[AGENT], parts(q, point)[2], rtol=1e-12)
 
 
 @pytest.mark.quick
 def test_conjugate_gradients_are_exact_after_as_many_steps_as_unknowns(q, point):
-    mine, exact = agent_of(q.objectives(), AGENT), parts(q, point)[2]
+    objectives, exact = agent_of(q.objectives(), AGENT), parts(q, point)[2]
     error = lambda steps: np.abs(
-        evaluate(hg.conjugate_gradient(steps), mine, [point], ALL_ROWS)[0] - exact
+        evaluate(hg.conjugate_gradient(steps), objectives, [point], ALL_ROWS)[0] - exact
     ).max()
     assert error(LOWER) < 1e-12 < 1e-5 < error(LOWER - 1) < error(1)
     assert error(50) < 1e-12  # going on after the end does no harm
@@ -97,15 +97,15 @@ def test_conjugate_gradients_are_exact_after_as_many_steps_as_unknowns(q, point)
 
 def test_lemma_3(q, point):
     """Bias -g_xy H^-1 (I - H/L)^K f_y, exactly; so of order (1 - mu/L)^K, and below the bound."""
-    mine, (f_y, _, exact) = agent_of(q.objectives(), AGENT), parts(q, point)
+    objectives, (f_y, _, exact) = agent_of(q.objectives(), AGENT), parts(q, point)
     A, B, L, mu = q.A[AGENT], q.B[AGENT], 1.5, 0.5
     depths = [1, 2, 4, 8, 16, 24, 32]
     run = lambda o, p: [hg.neumann_sum(K, L)(o, [p], ALL_ROWS)[0][0] for K in depths]
     sizes = []
-    for K, found in zip(depths, jax.jit(run)(mine, point)):
+    for K, result in zip(depths, jax.jit(run)(objectives, point)):
         left = np.linalg.matrix_power(np.eye(LOWER) - A / L, K) @ f_y
         bias = -B.T @ np.linalg.solve(A, left)
-        np.testing.assert_allclose(found - exact, bias, rtol=1e-8, atol=1e-14)
+        np.testing.assert_allclose(result - exact, bias, rtol=1e-8, atol=1e-14)
         sizes.append(np.linalg.norm(bias))
         bound = np.linalg.norm(B, 2) * np.linalg.norm(f_y) / mu * (1 - mu / L) ** K
         assert 0 < sizes[-1] <= bound
@@ -116,17 +116,17 @@ def test_lemma_3(q, point):
 @pytest.mark.quick
 @pytest.mark.parametrize("rows", ["blocks", "rows", "all"])
 def test_eq_5_averages_over_its_depth_to_the_sum(curved, rows):
-    problem, at, mine = curved
+    problem, point, objectives = curved
     K, L = 6, 3.0
     sample = ALL_ROWS
     if rows != "all":
         sample = sample_of(problem, AGENT, K, 2, t=3, sampling=rows)
-    of_depth = lambda k: hg.neumann(K, L)(mine, [at], sample._replace(bits=k))[0][0]
+    of_depth = lambda k: hg.neumann(K, L)(objectives, [point], sample._replace(bits=k))[0][0]
     each = jax.jit(jax.vmap(of_depth))(jnp.arange(2 * K, dtype=jnp.uint32))  # each depth twice
-    (summed,) = evaluate(hg.neumann_sum(K, L), mine, [at], sample)
+    (summed,) = evaluate(hg.neumann_sum(K, L), objectives, [point], sample)
     mean = jax.tree.map(lambda a: a.mean(0), each)
-    for one, two in zip(jax.tree.leaves(mean), jax.tree.leaves(summed)):
-        np.testing.assert_allclose(one, two, rtol=1e-13)
+    for single, two in zip(jax.tree.leaves(mean), jax.tree.leaves(summed)):
+        np.testing.assert_allclose(single, two, rtol=1e-13)
     depths = flat(each)[:K]
     if rows == "all":  # nothing to sample: the sum, whatever the depth
         np.testing.assert_array_equal(depths, depths[:1].repeat(K, 0))
@@ -135,16 +135,18 @@ def test_eq_5_averages_over_its_depth_to_the_sum(curved, rows):
 
 
 def test_a_sum_of_one_term_is_that_term(curved):
-    problem, at, mine = curved
+    problem, point, objectives = curved
     sample = sample_of(problem, AGENT, 1, 2)
-    (one,) = evaluate(hg.neumann(1, 3.0), mine, [at], sample)
-    (summed,) = evaluate(hg.neumann_sum(1, 3.0), mine, [at], sample_of(problem, AGENT, 0, 2))
-    np.testing.assert_allclose(line(summed), line(one), rtol=1e-13)
+    (single,) = evaluate(hg.neumann(1, 3.0), objectives, [point], sample)
+    (summed,) = evaluate(
+        hg.neumann_sum(1, 3.0), objectives, [point], sample_of(problem, AGENT, 0, 2)
+    )
+    np.testing.assert_allclose(line(summed), line(single), rtol=1e-13)
 
 
 def test_every_factor_is_on_its_own_rows(curved):
     """Against matrices: f on xi, g_xy on zeta_0, the j-th g_yy on zeta_j (1 for a solver)."""
-    problem, (x, y), mine = curved
+    problem, (x, y), objectives = curved
     K, L, k = 6, 3.0, 4
     sample = sample_of(problem, AGENT, K, 2, t=5)._replace(bits=jnp.uint32(k))
     assert len(set(np.asarray(sample.chain[:k]))) > 2
@@ -168,51 +170,51 @@ def test_every_factor_is_on_its_own_rows(curved):
     for hessian, _ in hessians:
         terms.append(terms[-1] - np.asarray(hessian) @ terms[-1] / L)
     solved = np.linalg.solve(hessians[0][0], f_y)
-    wanted = {
+    expected = {
         hg.neumann(K, L): K / L * terms[k],
         hg.neumann_sum(K, L): sum(terms[:K]) / L,
         hg.exact(): solved,
         hg.conjugate_gradient(3): solved,
     }
-    for estimator, z in wanted.items():
-        (found,) = evaluate(estimator, mine, [(x, y)], sample)
-        np.testing.assert_allclose(line(found), f_x - cross @ z, rtol=1e-10, atol=1e-12)
+    for estimator, z in expected.items():
+        (result,) = evaluate(estimator, objectives, [(x, y)], sample)
+        np.testing.assert_allclose(line(result), f_x - cross @ z, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_all_starts_of_a_block_average_to_all_rows(q, point, name):
     """On the quadratic, where estimates are linear in the rows: unbiased, and blocks are fair."""
-    estimator, mine = ESTIMATORS[name], agent_of(q.objectives(5), AGENT)
+    estimator, objectives = ESTIMATORS[name], agent_of(q.objectives(5), AGENT)
 
-    def at(start, bits):
+    def estimate_at(start, bits):
         chain = jnp.full(estimator.hessian_batches, start)
-        return estimator(mine, [point], Sample(start, start, start, chain, bits))[0][0]
+        return estimator(objectives, [point], Sample(start, start, start, chain, bits))[0][0]
 
-    each = jax.vmap(jax.vmap(at, (None, 0)), (0, None))
+    estimates = jax.vmap(jax.vmap(estimate_at, (None, 0)), (0, None))
     depths = jnp.arange(5, dtype=jnp.uint32)  # of eq. (5), whose mean is that on all rows
-    found = jax.jit(each)(jnp.arange(12), depths).mean(1)
-    (full,) = evaluate(estimator, mine, [point], ALL_ROWS)
-    np.testing.assert_allclose(found.mean(0), full, rtol=ROUGH.get(name, 1e-12), atol=1e-9)
-    assert np.abs(found - full).max() > 1e-3
+    result = jax.jit(estimates)(jnp.arange(12), depths).mean(1)
+    (full,) = evaluate(estimator, objectives, [point], ALL_ROWS)
+    np.testing.assert_allclose(result.mean(0), full, rtol=ROUGH.get(name, 1e-12), atol=1e-9)
+    assert np.abs(result - full).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_two_points_of_one_sample_meet_and_of_two_samples_do_not(curved, name):
     """Trap 4: momentum lives on h(a; xi) - h(b; xi) -> 0 as a -> b."""
-    problem, (x, y), mine = curved
+    problem, (x, y), objectives = curved
     estimator = ESTIMATORS[name]
     if name not in ("unrolled", "exact", "conjugate_gradient"):
         estimator = {"neumann": hg.neumann, "neumann_sum": hg.neumann_sum,
                      "hessian_free": hg.hessian_free}[name](5, 3.0)  # fmt: skip
     moved = lambda d: (jax.tree.map(lambda a: a + d, x), jax.tree.map(lambda a: a - d, y))
-    run = jax.jit(lambda d, s: estimator(mine, [(x, y), moved(d)], s)[0])
+    run = jax.jit(lambda d, s: estimator(objectives, [(x, y), moved(d)], s)[0])
     apart = []
     samples = [sample_of(problem, AGENT, estimator.hessian_batches, 2, t) for t in range(4)]
     for sample in samples:
         gaps = []
         for d in (1e-2, 1e-3, 1e-4):
-            here, there = run(d, sample)
-            gaps.append(np.linalg.norm(line(here) - line(there)) / d)
+            estimate, moved_estimate = run(d, sample)
+            gaps.append(np.linalg.norm(line(estimate) - line(moved_estimate)) / d)
         assert gaps[0] == pytest.approx(gaps[2], rel=0.1)  # linear in the distance
         assert gaps[1] == pytest.approx(gaps[2], rel=0.02) and gaps[2] > 1e-3
         apart.append(line(run(0.0, sample)[1]))
@@ -223,50 +225,50 @@ def test_two_points_of_one_sample_meet_and_of_two_samples_do_not(curved, name):
 
 def test_eq_5_draws_one_depth_for_both_points(q, point):
     sample = sample_of(q, AGENT, 5, 3)
-    mine, away = agent_of(q.objectives(3), AGENT), (point[0] + 1, point[1] - 1)
+    objectives, away = agent_of(q.objectives(3), AGENT), (point[0] + 1, point[1] - 1)
     for k in range(3):
         s = sample._replace(bits=jnp.uint32(k))
-        pair = evaluate(ESTIMATORS["neumann"], mine, [point, away], s)
-        alone = [evaluate(ESTIMATORS["neumann"], mine, [p], s)[0] for p in (point, away)]
+        pair = evaluate(ESTIMATORS["neumann"], objectives, [point, away], s)
+        alone = [evaluate(ESTIMATORS["neumann"], objectives, [p], s)[0] for p in (point, away)]
         np.testing.assert_allclose(pair, alone, rtol=1e-14)
 
 
 def test_unrolled_is_the_gradient_of_the_written_out_steps(curved):
-    problem, (x, y), mine = curved
+    problem, (x, y), objectives = curved
     sample = sample_of(problem, AGENT, 4, 2, t=1)
 
     def value(x):
         z = y
         for s in range(4):
-            block = mine.train.rows_at(sample.chain[s])
+            block = objectives.train.rows_at(sample.chain[s])
             slope = jax.grad(problem.lower, 1)(x, z, block)
             z = jax.tree.map(lambda a, b: a - 0.4 * b, z, slope)
-        return problem.upper(x, z, mine.valid.rows_at(sample.upper))
+        return problem.upper(x, z, objectives.valid.rows_at(sample.upper))
 
-    (found,) = evaluate(ESTIMATORS["unrolled"], mine, [(x, y)], sample)
-    wanted, value = jax.jit(jax.grad(value))(x), jax.jit(value)
-    np.testing.assert_allclose(line(found), line(wanted), rtol=1e-12)
+    (result,) = evaluate(ESTIMATORS["unrolled"], objectives, [(x, y)], sample)
+    expected, value = jax.jit(jax.grad(value))(x), jax.jit(value)
+    np.testing.assert_allclose(line(result), line(expected), rtol=1e-12)
     for j in range(3):
         step = jnp.zeros(3).at[j].set(1e-5)
         ahead, behind = value([x[0] + step, x[1]]), value([x[0] - step, x[1]])
-        assert found[0][j] == pytest.approx(float(ahead - behind) / 2e-5, rel=1e-6)
+        assert result[0][j] == pytest.approx(float(ahead - behind) / 2e-5, rel=1e-6)
 
 
 def test_unrolling_converges_to_the_hypergradient(q, point):
-    mine = agent_of(q.objectives(), AGENT)
-    (found,) = evaluate(hg.unrolled(200, 0.6), mine, [point], ALL_ROWS)
+    objectives = agent_of(q.objectives(), AGENT)
+    (result,) = evaluate(hg.unrolled(200, 0.6), objectives, [point], ALL_ROWS)
     x = point[0]
     np.testing.assert_allclose(
-        found, q.surrogate(x, q.lower_solution(np.asarray(x)))[AGENT], rtol=1e-10
+        result, q.surrogate(x, q.lower_solution(np.asarray(x)))[AGENT], rtol=1e-10
     )
 
 
 @pytest.mark.parametrize("rows", ["blocks", "all"])
 def test_differences_agree_with_products(curved, rows):
-    problem, at, mine = curved
+    problem, point, objectives = curved
     sample = ALL_ROWS if rows == "all" else sample_of(problem, AGENT, 8, 2)
-    (free,) = evaluate(hg.hessian_free(8, 3.0), mine, [at], sample)
-    (summed,) = evaluate(hg.neumann_sum(8, 3.0), mine, [at], sample)
+    (free,) = evaluate(hg.hessian_free(8, 3.0), objectives, [point], sample)
+    (summed,) = evaluate(hg.neumann_sum(8, 3.0), objectives, [point], sample)
     np.testing.assert_allclose(line(free), line(summed), rtol=1e-6)
 
 
@@ -275,10 +277,10 @@ def test_differences_step_as_far_as_single_precision_needs(wide):
     """Also for single-precision data in a process that allows double."""
     with jax.enable_x64(wide):
         problem = logistic(dtype="float32")
-        mine, (x, y) = agent_of(problem.objectives(2), AGENT), problem.start(4)
+        objectives, (x, y) = agent_of(problem.objectives(2), AGENT), problem.start(4)
         sample = sample_of(problem, AGENT, 8, 2)
-        (free,) = evaluate(hg.hessian_free(8, 3.0), mine, [(x, y)], sample)
-        (summed,) = evaluate(hg.neumann_sum(8, 3.0), mine, [(x, y)], sample)
+        (free,) = evaluate(hg.hessian_free(8, 3.0), objectives, [(x, y)], sample)
+        (summed,) = evaluate(hg.neumann_sum(8, 3.0), objectives, [(x, y)], sample)
         assert free[0].dtype == jnp.float32
         np.testing.assert_allclose(free[0], summed[0], rtol=2e-3, atol=1e-4)
 
@@ -304,9 +306,9 @@ def test_check_reports_what_numpy_finds(q, point):
     np.testing.assert_allclose(report.bias, np.linalg.norm(mean - exact, axis=1), rtol=1e-9)
     np.testing.assert_allclose(report.deviation, spread, rtol=1e-9)
     np.testing.assert_allclose(report.sampling_error, spread / np.sqrt(draws), rtol=1e-9)
-    wanted = dict(samples=batch * (2 + depths.mean()), gradients=batch,
+    expected = dict(samples=batch * (2 + depths.mean()), gradients=batch,
                   hvps=batch * depths.mean(), jvps=batch)  # fmt: skip
-    assert report.cost._asdict() == pytest.approx(wanted)
+    assert report.cost._asdict() == pytest.approx(expected)
     assert "60 draws" in str(report) and len(str(report).splitlines()) == 7
 
 
@@ -318,6 +320,6 @@ def test_check_measures_single_precision_problems_in_double(float32):
 
 def test_the_estimated_lipschitz_constant():
     q = quad(rows=6, noise=0.0)
-    found, cost = hg.lipschitz(q, *q.start(0), batch=3)
-    assert found == pytest.approx(SAFETY * 1.5, rel=0.02)  # the largest eigenvalue is L = 1.5
+    result, cost = hg.lipschitz(q, *q.start(0), batch=3)
+    assert result == pytest.approx(SAFETY * 1.5, rel=0.02)  # the largest eigenvalue is L = 1.5
     assert (cost.samples, cost.hvps, cost.gradients) == (8 * 3, 20 * 8 * 3, 0)

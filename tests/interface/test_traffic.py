@@ -22,9 +22,9 @@ def test_bytes_are_the_messages_over_the_edges():
         np.testing.assert_array_equal(
             run.history["bytes"], 2 * 3 * message * np.array([0, 2, 4, 5])
         )
-        assert run.count_traffic == {edge: 2 * 5 * message for edge in [(0, 1), (0, 2), (0, 3)]}
-        assert run.message_shapes == 5 * 2 * 3
-        assert sum(run.count_traffic.values()) == run.history["bytes"][-1]
+        assert run.traffic == {edge: 2 * 5 * message for edge in [(0, 1), (0, 2), (0, 3)]}
+        assert run.messages == 5 * 2 * 3
+        assert sum(run.traffic.values()) == run.history["bytes"][-1]
 
 
 def test_the_messages_of_a_round_are_known_by_their_shapes():
@@ -38,5 +38,5 @@ def test_the_messages_of_a_round_are_known_by_their_shapes():
         assert all(isinstance(message, Message) for message in shapes)
         each = [sum(leaf.size for leaf in jax.tree.leaves(message)) for message in shapes]
         repeats = [stage.repeats for stage in made.stages]
-        found = count_traffic(made, *given)
-        assert found.bytes == 8 * np.dot(repeats, each) and found.exchanges == sum(repeats)
+        result = count_traffic(made, *given)
+        assert result.bytes == 8 * np.dot(repeats, each) and result.exchanges == sum(repeats)

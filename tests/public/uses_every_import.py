@@ -122,8 +122,8 @@ def networks() -> list[Network]:
 def schedules() -> dict[str, Schedule | Number]:
     """Step sizes as functions of the round."""
     alpha = power(0.3)
-    found: dict[str, Schedule | Number] = {**diamond.schedule.paper(0.3, 1.0, 1.0, 1.0)}
-    return found | {"beta": diamond.schedule.scaled(0.5, alpha), "alpha": diamond.schedule.power(1)}
+    steps: dict[str, Schedule | Number] = {**diamond.schedule.paper(0.3, 1.0, 1.0, 1.0)}
+    return steps | {"beta": diamond.schedule.scaled(0.5, alpha), "alpha": diamond.schedule.power(1)}
 
 
 def files(folder: Path) -> list[Any]:
@@ -177,7 +177,7 @@ def main(folder: Path) -> Comparison:
     assert run.per_agent["consensus"].shape[1] == network.agents == problem.agents
     assert network.phases == (network,) and run.messages == network.count_messages(run.rounds)
     try:
-        found = diamond.compare(problem, network, {"mine": algorithm}, rounds=2)
+        result = diamond.compare(problem, network, {"mine": algorithm}, rounds=2)
     except Diverged as error:
         raise AssertionError(error.run.message) from error
     assert diamond.solve(problem, network, rounds=1).rounds == 1
@@ -185,7 +185,7 @@ def main(folder: Path) -> Comparison:
     assert len(hypergradients) == 2 and len(others) == 3
     assert diamond.cost.Cost(samples=1).samples == 1 and diamond.algorithm.NETWORKS
     assert diamond.algorithms.choose("auto", None, alpha=0.1)[0] == "paper"
-    paths: list[Path] = [run.save(folder / "run"), found.save(folder / "compared")]
+    paths: list[Path] = [run.save(folder / "run"), result.save(folder / "compared")]
     loaded = diamond.load(paths[0], problem)
     assert isinstance(loaded, Run)
-    return found
+    return result

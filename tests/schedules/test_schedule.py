@@ -39,9 +39,9 @@ def test_the_published_constants_start_above_what_is_stable():
 def test_weights_are_1_at_the_start_and_clipped_to_the_unit_interval():
     eta = paper(10, 10, 0.1, 0.1)["eta"]
     assert eta(1) > 1  # 0.1 alpha_0^2 = 6.3
-    found = weight(eta, np.arange(2000))
-    assert found[0] == found[1] == 1
-    assert found[-1] == pytest.approx(float(eta(1999))) and found[-1] < 1
+    result = weight(eta, np.arange(2000))
+    assert result[0] == result[1] == 1
+    assert result[-1] == pytest.approx(float(eta(1999))) and result[-1] < 1
     assert weight(constant(-3), 1) == 0
     assert weight(constant(0), 0) == 1  # p_{-1} = 0 is no gradient to keep
 

@@ -102,8 +102,8 @@ def test_lemma_3_is_the_bias_where_y_is_one_number(terms):
     with without_optimizations():
         mine = agent_of(q.objectives(), 0)
         sample = sample_of(q, 0, terms).full()
-        (found,), _ = neumann_sum(terms, 1.6)(mine, [(jnp.asarray(x), jnp.asarray(y[0]))], sample)
-    off = abs(float(found[0]) - q.surrogate(x, y)[0, 0])
+        (result,), _ = neumann_sum(terms, 1.6)(mine, [(jnp.asarray(x), jnp.asarray(y[0]))], sample)
+    off = abs(float(result[0]) - q.surrogate(x, y)[0, 0])
     np.testing.assert_allclose(bias(c, terms), off, rtol=1e-9)
 
 
@@ -118,8 +118,8 @@ def test_lemma_3_bounds_the_bias_of_every_agent():
         for agent, wanted in enumerate(q.surrogate(x, y)):
             sample = sample_of(q, agent, 6).full()
             point = jnp.asarray(x), jnp.asarray(y[agent])
-            (found,) = mean(agent_of(objectives, agent), point, sample)
-            assert 1e-4 < np.linalg.norm(found - wanted) <= bias(c, 6)
+            (result,) = mean(agent_of(objectives, agent), point, sample)
+            assert 1e-4 < np.linalg.norm(result - wanted) <= bias(c, 6)
 
 
 @pytest.mark.parametrize("rounds", [10, 1000, 10**6])
@@ -172,24 +172,24 @@ def test_the_constants_of_theorem_1_by_hand():
         PLAIN, agents=1, lam=0.0, mu_g=1.0, L_g=1.0, C_gxy=1.0, C_fy=1.0, L_fx=1.0, L_fy=0.0,
         L_gxy=0.0, L_gyy=0.0,
     )  # fmt: skip
-    found = theorem1(c, 10)
+    result = theorem1(c, 10)
     root = math.sqrt(10)
-    assert found.terms == math.ceil(math.log(10))  # L_f = L_y = 1, L_l = L_K^2 = 2, L_mu = 1/2
-    np.testing.assert_allclose(found[1:4:2], [math.sqrt(2), 2 * (2 * 15360 + 1 / 3)], rtol=1e-12)
-    np.testing.assert_allclose(found.cbar_y, 1 / root)
-    np.testing.assert_allclose(found.c_beta, 16 * root)
-    np.testing.assert_allclose(found.cbar_eta, 24 * 2 * 2 * 160)  # of 64, 320 and this
-    assert found.alpha == found.limits["tracking"] == found.cbar_u / 30
-    np.testing.assert_allclose(found.cbar_u, 1 / (6 * found.cbar_eta))
-    np.testing.assert_allclose(found.beta, 0.5)
-    np.testing.assert_allclose(found.omega, found.alpha**-3)
+    assert result.terms == math.ceil(math.log(10))  # L_f = L_y = 1, L_l = L_K^2 = 2, L_mu = 1/2
+    np.testing.assert_allclose(result[1:4:2], [math.sqrt(2), 2 * (2 * 15360 + 1 / 3)], rtol=1e-12)
+    np.testing.assert_allclose(result.cbar_y, 1 / root)
+    np.testing.assert_allclose(result.c_beta, 16 * root)
+    np.testing.assert_allclose(result.cbar_eta, 24 * 2 * 2 * 160)  # of 64, 320 and this
+    assert result.alpha == result.limits["tracking"] == result.cbar_u / 30
+    np.testing.assert_allclose(result.cbar_u, 1 / (6 * result.cbar_eta))
+    np.testing.assert_allclose(result.beta, 0.5)
+    np.testing.assert_allclose(result.omega, result.alpha**-3)
 
 
 @pytest.mark.quick
 def test_the_limits_of_theorem_1_by_hand():
     """m = 3, lam = 1/2, mu = 1/2, L = 2, so mu L / (mu + L) = 2/5."""
     L_f, L_y, L_l = lemma1(PLAIN)
-    found = _limits(PLAIN, L_K=2.0, c_beta=3.0, cbar_y=0.5, cbar_u=0.25, weight=16.0, power=3)
+    result = _limits(PLAIN, L_K=2.0, c_beta=3.0, cbar_y=0.5, cbar_u=0.25, weight=16.0, power=3)
     expected = {
         "sqrt(m / 2) / L_l": math.sqrt(1.5) / L_l,
         "tracking": 0.25 / 8 / 30,
@@ -203,7 +203,7 @@ def test_the_limits_of_theorem_1_by_hand():
         "g_y": 0.5 * 0.5 / (36 * 2.5 * 0.25 * 4 * 3),
         "1 - lam": 0.5,
     }
-    assert found == pytest.approx(expected, rel=1e-12)
+    assert result == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.quick
@@ -211,16 +211,16 @@ def test_the_right_side_by_hand():
     theorem = theorem1(PLAIN, 1000)._replace(
         cbar_y=0.1, cbar_u=0.2, cbar_eta=4.0, cbar_gamma=5.0, c_eta=1.5, c_gamma=2.5, omega=9.0
     )
-    found = right_side(PLAIN, theorem, 999, best=0.5)
+    result = right_side(PLAIN, theorem, 999, best=0.5)
     last, log, scale = 1008 ** (1 / 3), math.log(1000), 4 * 1223.0**2 / 3
     assert scale > 1  # so it does not divide
-    np.testing.assert_allclose(found.start, 2 * (1.5 + 0.3 + 0.2 * (5 + 3 * 0.09)) * last / 999)
+    np.testing.assert_allclose(result.start, 2 * (1.5 + 0.3 + 0.2 * (5 + 3 * 0.09)) * last / 999)
     f = 3 * 0.09 * (2 * 2 / 4 + 4 * 2.25 / 4 * log + 6 * 0.2 * 2.25 * log)
-    np.testing.assert_allclose(found.sigma_f, f * last / 999)
+    np.testing.assert_allclose(result.sigma_f, f * last / 999)
     g = 3 * 0.04 * (2 * 2 / 5 + 4 * 6.25 / 5 * log)
-    np.testing.assert_allclose(found.sigma_g, g * last / 999)
-    assert found.bias <= 4 / 1000**2 * last
-    np.testing.assert_allclose(found.total, sum(found[:4]))
+    np.testing.assert_allclose(result.sigma_g, g * last / 999)
+    assert result.bias <= 4 / 1000**2 * last
+    np.testing.assert_allclose(result.total, sum(result[:4]))
 
 
 def test_the_right_side_falls_like_t_to_the_two_thirds_once_t_exceeds_omega():

@@ -54,15 +54,15 @@ def linear():
         return q, estimate(q, ring(4), BATCH, terms=1, sampling="rows")
 
 
-def near(found, name, wanted, sigmas=4.0):
-    assert abs(getattr(found, name) - wanted) <= sigmas * found.errors[name], name
+def near(result, name, expected, sigmas=4.0):
+    assert abs(getattr(result, name) - expected) <= sigmas * result.errors[name], name
 
 
 def test_on_a_quadratic_the_searches_find_the_matrices_norms(linear):
-    q, found = linear
+    q, result = linear
     norm = lambda a: np.linalg.norm(a, 2, axis=(1, 2)).max()
     eye = np.broadcast_to(np.eye(4), (4, 4, 4))
-    wanted = {
+    expected = {
         "mu_g": 0.5,
         "L_g": 1.5,
         "L_g_full": 1.5,
@@ -73,37 +73,37 @@ def test_on_a_quadratic_the_searches_find_the_matrices_norms(linear):
         "L_gyy": 0.0,
         "lam": ring(4).lam,
     }
-    for name, value in wanted.items():
-        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-4, err_msg=name)
-        assert getattr(found, name) <= value + 1e-12 or name == "mu_g"
+    for name, value in expected.items():
+        np.testing.assert_allclose(getattr(result, name), value, rtol=1e-4, err_msg=name)
+        assert getattr(result, name) <= value + 1e-12 or name == "mu_g"
 
 
 def test_the_noise_is_that_of_the_rows(linear):
-    q, found = linear
+    q, result = linear
     train, valid = ([a["point"] for a in q.rows[part]] for part in ("train", "valid"))
     spread = lambda a: ((a - a.mean(0)) ** 2).sum(1).mean() / BATCH
     # On one term, f_x - g_xy f_y / L has the noise of B' a_n / L.
-    through = [spread(a @ b / found.L_g) for a, b in zip(valid, q.B)]
-    near(found, "sigma_g", np.sqrt(max(map(spread, train))))
-    near(found, "sigma_df", np.sqrt(max(map(spread, valid))))
-    near(found, "sigma_f", np.sqrt(max(through)))
-    assert found.errors["sigma_g"] < 0.05 * found.sigma_g
+    through = [spread(a @ b / result.L_g) for a, b in zip(valid, q.B)]
+    near(result, "sigma_g", np.sqrt(max(map(spread, train))))
+    near(result, "sigma_df", np.sqrt(max(map(spread, valid))))
+    near(result, "sigma_f", np.sqrt(max(through)))
+    assert result.errors["sigma_g"] < 0.05 * result.sigma_g
 
 
 def test_what_compares_the_agents_is_exact(linear):
-    q, found = linear
+    q, result = linear
     x = np.zeros(3)
     y = q.lower_solution(x)
     h = q.surrogate(x, y)
     apart = ((h - h.mean(0)) ** 2).sum()
-    np.testing.assert_allclose(found.heterogeneity, apart / 4 / (h.mean(0) ** 2).sum(), rtol=1e-8)
+    np.testing.assert_allclose(result.heterogeneity, apart / 4 / (h.mean(0) ** 2).sum(), rtol=1e-8)
     losses = [0.5 * ((y[i] - a["point"]) ** 2).sum(1).mean() for i, a in enumerate(q.rows["valid"])]
-    np.testing.assert_allclose(found.start, [np.mean(losses), (y**2).sum(), apart], rtol=1e-8)
+    np.testing.assert_allclose(result.start, [np.mean(losses), (y**2).sum(), apart], rtol=1e-8)
 
 
 def test_searches_climb_to_the_rim_of_the_ball(cubic):
     steep = np.hypot(CUBE, COUPLED)  # g_yy is STIFF + CUBE y_0 + COUPLED x_0 in its first entry
-    wanted = {
+    expected = {
         "L_gyy": steep,
         "L_gxy": COUPLED,  # g_xy is COUPLED y_0 in its first entry, 1 in its last
         "L_g_full": STIFF + steep * RADIUS,
@@ -112,7 +112,7 @@ def test_searches_climb_to_the_rim_of_the_ball(cubic):
         "L_fy": 0.0,
         "C_fy": TILT,
     }
-    for name, value in wanted.items():
+    for name, value in expected.items():
         np.testing.assert_allclose(getattr(cubic, name), value, 1e-3, 1e-6, err_msg=name)
     assert STIFF - steep * RADIUS <= cubic.mu_g <= STIFF
     assert cubic.errors["L_gyy"] < 1e-5
@@ -123,8 +123,8 @@ def test_without_a_radius_the_suprema_are_those_of_the_point():
     form = lambda p, w, z: w @ (tensor * jnp.sum(p)) @ z
     vectors = jnp.ones(3), jnp.arange(1.0, 5.0)
     p = jnp.full(2, 0.5)
-    found = supremum(form, p, p, vectors, 0.0, 300)
-    np.testing.assert_allclose(found, np.linalg.norm(tensor, 2), rtol=1e-10)
+    result = supremum(form, p, p, vectors, 0.0, 300)
+    np.testing.assert_allclose(result, np.linalg.norm(tensor, 2), rtol=1e-10)
 
 
 def test_the_norm_of_a_trilinear_form_is_found():
@@ -139,16 +139,18 @@ def test_lanczos_finds_the_ends_of_a_spectrum(values):
     basis = np.linalg.qr(np.random.default_rng(0).normal(size=(30, 30)))[0]
     matrix = basis * values @ basis.T
     start = jnp.asarray(np.random.default_rng(1).normal(size=30))
-    found = lanczos(lambda w: matrix @ w, start)
-    np.testing.assert_allclose(found[:2], [values.min(), values.max()], rtol=1e-9)
+    result = lanczos(lambda w: matrix @ w, start)
+    np.testing.assert_allclose(result[:2], [values.min(), values.max()], rtol=1e-9)
 
 
 def test_a_short_lanczos_knows_its_error():
     values = np.linspace(0, 1, 400)
-    found = lanczos(lambda w: values * w, jnp.asarray(np.random.default_rng(1).normal(size=400)), 8)
-    assert 0 <= found.smallest and found.largest <= 1 and found.error > 0
-    for end in found[:2]:
-        assert np.abs(values - end).min() <= found.error
+    result = lanczos(
+        lambda w: values * w, jnp.asarray(np.random.default_rng(1).normal(size=400)), 8
+    )
+    assert 0 <= result.smallest and result.largest <= 1 and result.error > 0
+    for end in result[:2]:
+        assert np.abs(values - end).min() <= result.error
 
 
 def test_solving_the_lower_level_counts_what_it_computes():
@@ -156,10 +158,10 @@ def test_solving_the_lower_level_counts_what_it_computes():
     x, y = problem.start(0)
     mine = agent_of(problem.objectives(), 0)
     counting_losses.seen.clear()
-    found = jax.block_until_ready(jax.jit(lower_solution.solve)(mine, x, y))
-    wanted = counting_losses.counted()
-    assert found.cost.samples == 7 and found.cost.hvps == wanted["hvps"]
-    assert found.cost.gradients == wanted["gradients"]
+    result = jax.block_until_ready(jax.jit(lower_solution.solve)(mine, x, y))
+    expected = counting_losses.counted()
+    assert result.cost.samples == 7 and result.cost.hvps == expected["hvps"]
+    assert result.cost.gradients == expected["gradients"]
 
 
 @jax.custom_jvp
@@ -179,19 +181,19 @@ bowl.defjvp(lambda primals, tangents: (bowl(*primals), rounded(primals[0]) @ tan
 
 def test_a_solution_up_to_rounding_counts_as_one():
     problem = SimpleNamespace(g=lambda x, y, where: bowl(y), train=SimpleNamespace(count=1))
-    found = lower_solution.solve(problem, None, jnp.zeros(2))
-    assert found.error == 0 and not found.y.any()
+    result = lower_solution.solve(problem, None, jnp.zeros(2))
+    assert result.error == 0 and not result.y.any()
 
 
 def test_searching_talking_and_solving_are_paid_for(linear):
-    q, found = linear
+    q, result = linear
     rows = q.counts("train").mean()
     # 24 turns of each vector and of the point from 4 places, for C_gxy and L_gxy; g_xy z once for
     # the exact hypergradient and in each of 2 x 256 sampled ones.
-    assert found.cost.jvps == 4 * 24 * (3 + 4) * rows + rows + 512 * BATCH
+    assert result.cost.jvps == 4 * 24 * (3 + 4) * rows + rows + 512 * BATCH
     mixing, size, numbers = ring(4).rounds_to_mix(), 8, 12
-    assert found.rounds == 2 * 2 + 2 * mixing
-    assert found.bytes == 2 * 4 * size * (2 * numbers + mixing * (3 + 1))
+    assert result.rounds == 2 * 2 + 2 * mixing
+    assert result.bytes == 2 * 4 * size * (2 * numbers + mixing * (3 + 1))
 
 
 def test_what_is_no_bilevel_problem_of_the_paper_is_refused():

@@ -40,8 +40,8 @@ def test_the_slope_looks_at_the_rounds_from_the_first_on():
     history["metric"][1] += 50  # of round 100; its weight vanishes with T
     late = theory.averages(np.array(history["round"]), np.array(history["metric"]))
     x = np.log(history["round"][10:])
-    wanted = np.cov(x, np.log(late[9:]))[0, 1] / np.var(x, ddof=1)
-    np.testing.assert_allclose(theory.slope([history], 1000).value, wanted, rtol=1e-9)
+    expected = np.cov(x, np.log(late[9:]))[0, 1] / np.var(x, ddof=1)
+    np.testing.assert_allclose(theory.slope([history], 1000).value, expected, rtol=1e-9)
     assert not np.allclose(early, late)
     with pytest.raises(ValueError, match="1 evaluations from round 2000"):
         theory.slope(history, 2000)
@@ -50,15 +50,15 @@ def test_the_slope_looks_at_the_rounds_from_the_first_on():
 def test_averages_are_those_of_the_dense_sum():
     rounds, metric = np.array([0, 3, 10, 14]), np.array([100.0, 5.0, 2.0, 1.0])
     dense = [5.0] * 3 + [2.0] * 7 + [1.0] * 4  # of rounds 1 to 14: what is next measured
-    wanted = [sum(dense[:t]) / t for t in (3, 10, 14)]
-    np.testing.assert_allclose(theory.averages(rounds, metric), wanted, rtol=1e-12)
+    expected = [sum(dense[:t]) / t for t in (3, 10, 14)]
+    np.testing.assert_allclose(theory.averages(rounds, metric), expected, rtol=1e-12)
 
 
 def test_an_average_over_the_second_half_forgets_the_first():
     rounds, metric = np.array([0, 3, 10, 14]), np.array([100.0, 5.0, 2.0, 1.0])
     dense = np.array([5.0] * 3 + [2.0] * 7 + [1.0] * 4)
-    wanted = [(5.0 * 1.5) / 1.5, dense[5:10].mean(), dense[7:].mean()]
-    np.testing.assert_allclose(theory.averages(rounds, metric, 0.5), wanted, rtol=1e-12)
+    expected = [(5.0 * 1.5) / 1.5, dense[5:10].mean(), dense[7:].mean()]
+    np.testing.assert_allclose(theory.averages(rounds, metric, 0.5), expected, rtol=1e-12)
     late = {"round": np.arange(0, 8001, 2), "metric": (1e-9 + np.arange(0, 8001, 2)) ** -0.6}
     late["metric"][:400] = 0.0  # the law holds from round 800 on
     assert theory.slope(late, 2000).value > -0.5
@@ -76,11 +76,11 @@ def test_reached_is_the_first_time_the_average_is_small_enough():
 
 def test_a_rate_is_the_slope_and_the_mean_costs():
     runs = [law(-0.5), law(-2 / 3)]
-    found = theory.rate(runs, 300, (0.25, 0.01), ("round", "samples"))
-    assert found.slope == theory.slope(runs, 300)
+    result = theory.rate(runs, 300, (0.25, 0.01), ("round", "samples"))
+    assert result.slope == theory.slope(runs, 300)
     each = [theory.reached(run, 0.25, "round") for run in runs]
-    assert found.costs[0.25] == {"round": np.mean(each), "samples": 7 * np.mean(each)}
-    assert found.costs[0.01]["round"] == float("inf")
+    assert result.costs[0.25] == {"round": np.mean(each), "samples": 7 * np.mean(each)}
+    assert result.costs[0.01]["round"] == float("inf")
     with pytest.raises(ValueError, match="no run"):
         theory.rate([])
 
@@ -90,10 +90,10 @@ def test_a_run_its_history_and_a_list_of_it_have_the_same_rate():
     algorithm = diamond.dsgd(alpha=0.1, beta=0.1, batch=2, hypergradient=chain)
     with without_optimizations():
         run = diamond.simulate(quad(), ring(4), algorithm, 40, every=2)
-    wanted = theory.rate(run.history, epsilons=(1e9,))
-    assert wanted.slope.value == theory.slope([run.history], 4).value
-    assert wanted.costs == {
+    expected = theory.rate(run.history, epsilons=(1e9,))
+    assert expected.slope.value == theory.slope([run.history], 4).value
+    assert expected.costs == {
         1e9: {"round": 2.0, **{k: run.history[k][1] for k in ("samples", "bytes")}}
     }
     for same in (run, [run], [run.history]):
-        np.testing.assert_array_equal(theory.rate(same).slope, wanted.slope)
+        np.testing.assert_array_equal(theory.rate(same).slope, expected.slope)

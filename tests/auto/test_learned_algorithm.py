@@ -27,8 +27,8 @@ def test_sketches_keep_inner_products_in_the_mean_and_are_linear():
     a, b = np.random.default_rng(0).normal(size=(2, 400, 1000)).astype(np.float32)
     b = 0.5 * a + b
     short = jax.vmap(sketch.sketch)
-    found = np.sum(np.asarray(short(a) * short(b)), 1) / np.sum(a * b, 1)
-    assert found.mean() == pytest.approx(1, abs=0.1) and found.std() < 1
+    result = np.sum(np.asarray(short(a) * short(b)), 1) / np.sum(a * b, 1)
+    assert result.mean() == pytest.approx(1, abs=0.1) and result.std() < 1
     norms = np.linalg.norm(short(a), axis=1) / np.linalg.norm(a, axis=1)
     assert norms.mean() == pytest.approx(1, abs=0.02)
     assert norms.std() == pytest.approx((1 / 2 / sketch.SIZE) ** 0.5, rel=0.3)
@@ -75,14 +75,14 @@ def test_a_warm_start_is_exact_where_it_begins_at_the_solution():
 
     whole = Sample(None, None, None, None, None)
     z = jnp.linalg.solve(g_yy, f_y)
-    (found,), _ = with_learned_values(solve, {"z": z, "lipschitz": 2.0})(
+    (result,), _ = with_learned_values(solve, {"z": z, "lipschitz": 2.0})(
         own, [(x, y)], [f_y], whole
     )
-    np.testing.assert_allclose(found, z, rtol=1e-9)
+    np.testing.assert_allclose(result, z, rtol=1e-9)
     zero = with_learned_values(solve, {"z": jnp.zeros_like(z), "lipschitz": 2.0})
-    (found,), _ = zero(own, [(x, y)], [f_y], whole)
+    (result,), _ = zero(own, [(x, y)], [f_y], whole)
     (summed,), _ = hg.neumann_sum(3, 2.0).solve(own, [(x, y)], [f_y], whole)
-    np.testing.assert_allclose(found, summed, rtol=1e-9)
+    np.testing.assert_allclose(result, summed, rtol=1e-9)
 
 
 def test_what_travels_with_x_is_a_few_scalars_and_a_sketch_where_x_is_not_tracked():
@@ -115,7 +115,9 @@ def test_steps_do_not_depend_on_units(name):
     other.lower = lambda x, y, rows: g(x / scale, y, rows)
     other.init = lambda key: (scale * start(key)[0], start(key)[1])
     batch = {} if name == "itd" else {"batch": 3}
-    one, two = (final_progress(given, ring(4), make(**batch), 12).state.x for given in (problem, other))
+    one, two = (
+        final_progress(given, ring(4), make(**batch), 12).state.x for given in (problem, other)
+    )
     np.testing.assert_allclose(one, two / scale, rtol=1e-6, atol=1e-9)
 
 
@@ -129,10 +131,10 @@ def test_a_rollback_shortens_learned_and_given_steps():
 
 def test_the_pilot_has_learned_what_a_run_has_after_25_rounds():
     problem, method = quad(noise=0.1), diamond.gt_sgd(batch=4)
-    found = learned_numbers(problem, ring(4), method, 0)
+    result = learned_numbers(problem, ring(4), method, 0)
     run = diamond.simulate(problem, ring(4), method, 25, every=25)
-    assert found["alpha"] == run.history["alpha"][-1] and found["beta"] == run.history["beta"][-1]
-    assert found["lipschitz"] > 1.5
+    assert result["alpha"] == run.history["alpha"][-1] and result["beta"] == run.history["beta"][-1]
+    assert result["lipschitz"] > 1.5
 
 
 def test_a_seed_gives_the_same_steps_whatever_is_measured():
