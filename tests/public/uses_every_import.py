@@ -114,7 +114,7 @@ def networks() -> list[Network]:
         diamond.network.one_peer(4),
         diamond.network.wireless(positions=[(0.0, 0.0), (0.0, 0.2), (0.3, 0.0)], radius=0.5),
         diamond.network.from_graph(ring.graph),
-        diamond.network.time_varying([ring, diamond.network.complete(4)]),
+        diamond.network.changing([ring, diamond.network.complete(4)]),
         diamond.network.directed(ring.graph.to_directed()),
     ]
 
