@@ -184,9 +184,9 @@ def public_names(module: str) -> list[str]:
     """Return the public names of a module, without its modules and type aliases."""
     made = __import__(module, fromlist=["_"])
     names = getattr(made, "__all__", None) or [n for n in vars(made) if n[0] != "_"]
-    kept = lambda value: inspect.isfunction(value) or inspect.isclass(value)
+    is_documented = lambda value: inspect.isfunction(value) or inspect.isclass(value)
     own = lambda value: str(getattr(value, "__module__", "")).startswith("diamond")
-    listed = [n for n in names if kept(getattr(made, n)) and own(getattr(made, n))]
+    listed = [n for n in names if is_documented(getattr(made, n)) and own(getattr(made, n))]
     error = lambda value: inspect.isclass(value) and issubclass(value, Exception)
     return listed if hasattr(made, "__all__") else [n for n in listed if not error(vars(made)[n])]
 

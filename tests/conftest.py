@@ -79,7 +79,7 @@ def compiled_programs():
 LONG_TESTS = (
     "test_docs test_methods test_step_sizes test_report_browser test_multi_device "
     "test_cost_counter test_channels test_parts test_lower_levels test_report test_hypergradient "
-    "test_multi_host test_stream_runs test_faq test_site_rollback test_max_consensus "
+    "test_multi_host test_stream_runs test_error_messages test_site_rollback test_max_consensus "
     "test_reproduce test_gallery_runs test_theory_constants test_algorithms test_mixing_order"
 ).split()
 

@@ -75,8 +75,8 @@ def test_the_readme_stays_short():
 
 @pytest.mark.quick
 def test_every_page_is_in_the_navigation_once():
-    said = (ROOT / "mkdocs.yml").read_text()
-    listed = re.findall(r": ([\w/-]+\.md)$", said, re.M)
+    config = (ROOT / "mkdocs.yml").read_text()
+    listed = re.findall(r": ([\w/-]+\.md)$", config, re.M)
     shown = {*GUIDES, *RESULTS.glob("*.md")}
     assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in shown)
     sections = {page.split("/")[0] for page in listed if "/" in page}

@@ -78,15 +78,15 @@ def play(page, kinds=RUN):
 
 def _played(page, kinds):
     names: dict = {}
-    said = ""
+    output = ""
     for kind, text in blocks(page):
         assert kind in RUN + SHOWN, f"{page.name}: no way to run a block of {kind}"
         if kind not in kinds:
             continue
         if kind == "python":
-            said = _python(text, names, page.name)
+            output = _python(text, names, page.name)
         elif kind == "shell":
-            said = "".join(map(_command, text.splitlines()))
+            output = "".join(map(_command, text.splitlines()))
         elif kind == "toml":
             path = Path(text.splitlines()[0].removeprefix("# "))
             path.write_text(text)
@@ -96,14 +96,14 @@ def _played(page, kinds):
             }
             next((read for mark, read in kinds_of.items() if mark in text), load)(path)
         else:
-            assert quotes(text, said), f"{page.name} promises\n{text}\nbut it is\n{said}"
+            assert quotes(text, output), f"{page.name} promises\n{text}\nbut it is\n{output}"
     return names
 
 
-def quotes(text, said):
-    """Whether `text`, "..." in it standing for anything, is in `said`."""
+def quotes(text, output):
+    """Whether `text`, "..." in it standing for anything, is in the output."""
     parts = map(re.escape, " ".join(text.split()).split("..."))
-    return re.search(".*?".join(parts), " ".join(said.split())) is not None
+    return re.search(".*?".join(parts), " ".join(output.split())) is not None
 
 
 def _python(text, names, where):

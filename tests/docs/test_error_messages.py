@@ -1,4 +1,4 @@
-"""Every message in docs/reference/errors.md is what is really said, provoked here."""
+"""Every message in docs/reference/errors.md is the actual message, provoked here."""
 
 import hashlib
 import re
@@ -160,9 +160,9 @@ def unreadable(here):
 
 
 def unmeasurable():
-    gone = lambda x, y, rows: jnp.where(jnp.sum(y**2) > 0.5, jnp.nan, 1.0) + 0 * rows["b"][0]
+    ratio = lambda x, y, rows: jnp.where(jnp.sum(y**2) > 0.5, jnp.nan, 1.0) + 0 * rows["b"][0]
     far = lambda x, y, rows: square(x, y - 9, rows)
-    made = problem(lower=far, metrics={"gone": gone})
+    made = problem(lower=far, metrics={"ratio": ratio})
     diamond.simulate(made, diamond.network.complete(1), steps(), 1)
 
 
