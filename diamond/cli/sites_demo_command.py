@@ -29,12 +29,8 @@ def demo_of_sites(out: Path, quiet: bool, json: bool) -> None:
         )
         demo = SitesDemo(out, log)
         demo.write_files()
-        log(
-            f"{len(SITES)} sites on a ring, created in {demo.federation_folder}: {', '.join(SITES)}"
-        )
-        log(
-            f"one process each, mutual TLS on loopback, {ROUNDS} rounds; {KILLED_SITE} will be killed"
-        )
+        log(f"{len(SITES)} sites on a ring, in {demo.federation_folder}: {', '.join(SITES)}")
+        log(f"one process each, mutual TLS, {ROUNDS} rounds; {KILLED_SITE} will be killed")
         try:
             demo.run()
         except SiteFailed as error:

@@ -22,10 +22,11 @@ def plan_extension(experiment: Experiment, out: Path) -> Plan | None:
     if not matching_runs:
         return None
     run = max(matching_runs, key=lambda run: run.manifest["started"])
-    if run.manifest["status"] == "finished" and run.last_evaluation["round"] >= experiment.rounds:
+    last_round = run.last_evaluation["round"] if run.lines else 0
+    if run.manifest["status"] == "finished" and last_round >= experiment.rounds:
         message = (
-            f"{run.path} has {run.last_evaluation['round']:,} rounds already; ask for more, or start a "
-            f"separate run by --set rounds={experiment.rounds}"
+            f"{run.path} has {last_round:,} rounds already; ask for more, or start a separate run "
+            f"by --set rounds={experiment.rounds}"
         )
         raise BadExperiment(experiment.name, [Mistake("rounds", message)])
     if run.lines and (reason := stop_reason(experiment.stop, run.last_evaluation)):

@@ -75,7 +75,8 @@ def test_the_report_has_the_axis_the_places_and_the_links(folder, tmp_path):
     waiting = replace(plain, lines=[])
     assert list_axes([open_run(folder), waiting]) == found["axes"]
     assert found["runs"][0]["history"]["network_seconds"][-1] == pytest.approx(24 * EACH, rel=1e-5)
-    assert figures.draw_convergence([folder], tmp_path, formats=["svg"])[0].read_text().count("links") == 1
+    drawn = figures.draw_convergence([folder], tmp_path, formats=["svg"])
+    assert drawn[0].read_text().count("links") == 1
     assert diamond.load(folder).plot(tmp_path / "run.png", along="network_seconds").exists()
     with pytest.raises(ValueError, match="along = 'hours' is no column of the history"):
         diamond.load(folder).plot(tmp_path / "run.png", along="hours")

@@ -42,7 +42,8 @@ def test_the_edge_of_a_grid_is_told():
         tried(abs(a - 0.4) + abs(b - 0.2), a=a, b=b, c=1, d="x") for a in values for b in values
     ]
     assert edge_options(grid) == ["a = 0.4 is the largest that was tried"]
-    assert edge_options([tried(a, a=a) for a in values]) == ["a = 0.1 is the smallest that was tried"]
+    smallest = edge_options([tried(a, a=a) for a in values])
+    assert smallest == ["a = 0.1 is the smallest that was tried"]
     assert edge_options([tried(float("inf"), a=1.0), tried(1.0, a=0.5), tried(2.0, a=0.1)]) == []
 
 
