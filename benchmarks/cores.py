@@ -16,14 +16,14 @@ import time
 from pathlib import Path
 
 
-def child(agents, devices, rank, size, where):
+def child(agents, devices, rank, size, address):
     """The agent-iterations a second of this process's job."""
     os.environ["JAX_NUM_CPU_DEVICES"] = str(max(devices, 1))
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     from diamond.engine import multi_host
 
     if size > 1:
-        multi_host.join(where, rank, size)
+        multi_host.join(address, rank, size)
     import jax
     import jax.numpy as jnp
     import speed
@@ -37,15 +37,15 @@ def child(agents, devices, rank, size, where):
     alpha = diamond.schedule.power(0.1)
     eta = diamond.schedule.squared(0.1, alpha)
     chain = diamond.hypergradient.neumann(10, 1.0)
-    given = diamond.diamond(alpha, alpha, eta, eta, 64, chain, order="paper")
-    algorithm = jax.tree.map(jnp.asarray, given)
+    method = diamond.diamond(alpha, alpha, eta, eta, 64, chain, order="paper")
+    algorithm = jax.tree.map(jnp.asarray, method)
     backend = select_backend(work, network, 64, "blocks", "all" if devices or size > 1 else None)
-    begin = backend.scatter_progress(initial_progress(algorithm, *work.start(0), agents))
+    progress = backend.scatter_progress(initial_progress(algorithm, *work.start(0), agents))
     rounds, times = 8000 // agents, []
     for _ in range(4):
-        begun = time.perf_counter()
-        backend.run_until(algorithm, key(0), begin, rounds)
-        times.append(time.perf_counter() - begun)
+        started = time.perf_counter()
+        backend.run_until(algorithm, key(0), progress, rounds)
+        times.append(time.perf_counter() - started)
     if rank == 0:
         print(json.dumps(rounds * agents / min(times[1:])))
 
@@ -54,25 +54,25 @@ def job(agents, cores, devices, size):
     """One job of `size` processes, `cores` cores each, and their agent-iterations a second."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        where = f"127.0.0.1:{free.getsockname()[1]}"
-    there = sorted(os.sched_getaffinity(0))
-    words = [sys.executable, __file__, "--child", str(agents), str(devices)]
-    here = Path(__file__).parent
-    environment = {**os.environ, "PYTHONPATH": f"{here.parent}:{here}"}
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    cores_available = sorted(os.sched_getaffinity(0))
+    command = [sys.executable, __file__, "--child", str(agents), str(devices)]
+    folder = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": f"{folder.parent}:{folder}"}
     processes = [
         subprocess.Popen(
-            [*words, str(rank), str(size), where],
+            [*command, str(rank), str(size), address],
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
-            preexec_fn=lambda mine=there[rank * cores : (rank + 1) * cores]: os.sched_setaffinity(
-                0, mine
+            preexec_fn=lambda cores_of_rank=cores_available[rank * cores : (rank + 1) * cores]: (
+                os.sched_setaffinity(0, cores_of_rank)
             ),
         )
         for rank in range(size)
     ]
-    said = [process.communicate()[0] for process in processes]
-    return json.loads(said[0].strip().splitlines()[-1])
+    outputs = [process.communicate()[0] for process in processes]
+    return json.loads(outputs[0].strip().splitlines()[-1])
 
 
 def main():
@@ -82,18 +82,20 @@ def main():
     parser.add_argument("--agents", nargs="*", type=int, default=[8, 16])
     options = parser.parse_args()
     if options.child:
-        agents, devices, rank, size, where = options.child
-        return child(int(agents), int(devices), int(rank), int(size), where)
+        agents, devices, rank, size, address = options.child
+        return child(int(agents), int(devices), int(rank), int(size), address)
     print(__doc__.splitlines()[0])
     print("agents   where                   agent-it/s   times one core")
     for agents in options.agents:
-        one = job(agents, 1, 0, 1)
-        lines = [("one core", one)]
+        single_core_rate = job(agents, 1, 0, 1)
+        lines = [("one core", single_core_rate)]
         for cores in options.cores:
             lines.append((f"{cores} cores", job(agents, cores, cores, 1)))
             lines.append((f"{cores} processes", job(agents, 1, 1, cores)))
-        for where, rate in lines:
-            print(f"{agents:6d}   {where:20} {rate:13.0f} {rate / one:16.2f}", flush=True)
+        for label, rate in lines:
+            print(
+                f"{agents:6d}   {label:20} {rate:13.0f} {rate / single_core_rate:16.2f}", flush=True
+            )
 
 
 if __name__ == "__main__":

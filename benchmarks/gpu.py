@@ -43,13 +43,13 @@ PRODUCT = 2 * 64 * 256 * 1024 * 1024
 
 def best(function, repeats=3):
     function()
-    return min(_took(function) for _ in range(repeats))
+    return min(_seconds(function) for _ in range(repeats))
 
 
-def _took(function):
-    begun = time.perf_counter()
+def _seconds(function):
+    started = time.perf_counter()
     jax.block_until_ready(function())
-    return time.perf_counter() - begun
+    return time.perf_counter() - started
 
 
 def ceilings(precision):
@@ -81,20 +81,20 @@ def meta(agents, widths, rows=1024, features=784):
 def rounds(problem, batch, precision, count):
     """A function that makes `count` rounds, and the mean depth k of its chains."""
     steps = {"alpha": 0.01, "beta": 0.05, "eta": 0.3, "gamma": 0.3}
-    given = diamond.diamond(**steps, batch=batch, hypergradient=hg.neumann(10, 5.0))
-    algorithm = jax.tree.map(jnp.asarray, given)
+    method = diamond.diamond(**steps, batch=batch, hypergradient=hg.neumann(10, 5.0))
+    algorithm = jax.tree.map(jnp.asarray, method)
     network = diamond.network.ring(problem.agents)
     backend = SingleDevice(problem, network, batch, "blocks", precision)
-    begin = initial_progress(algorithm, *problem.start(0), problem.agents)
+    progress = initial_progress(algorithm, *problem.start(0), problem.agents)
 
-    def go():
+    def run():
         with product_precision(precision):
-            after, sound = backend.run_until(algorithm, key(0), begin, count)
-        assert sound
+            after, is_finite = backend.run_until(algorithm, key(0), progress, count)
+        assert is_finite
         return after
 
-    hvps = diamond.cost.total(go().spent)[0, 2]
-    return go, hvps / (2 * batch * count)
+    hvps = diamond.cost.total(run().spent)[0, 2]
+    return run, hvps / (2 * batch * count)
 
 
 def wide():
@@ -104,8 +104,8 @@ def wide():
     print("precision   ms/round   TFLOP/s   of the batched ceiling   of the square ceiling")
     for precision in PRECISIONS:
         batched, square = ceilings(precision)
-        go, depth = rounds(problem, 256, precision, count)
-        seconds = best(go) / count
+        run, depth = rounds(problem, 256, precision, count)
+        seconds = best(run) / count
         rate = 2 * 64 * 2 * 256 * ((7 + depth) * layers - 2 * first) / seconds
         row = f"{precision:9} {1e3 * seconds:10.2f} {rate / 1e12:9.0f}"
         share = lambda top: f"{100 * rate / top:5.0f} % of {top / 1e12:.0f}"
@@ -113,22 +113,22 @@ def wide():
 
 
 def small():
-    go, _ = rounds(meta(9, (20, 20)), 32, None, 500)
-    print(f"\n9 agents, 784-20-20-10, batch 32: {1e6 * best(go) / 500:.0f} us a round")
+    run, _ = rounds(meta(9, (20, 20)), 32, None, 500)
+    print(f"\n9 agents, 784-20-20-10, batch 32: {1e6 * best(run) / 500:.0f} us a round")
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
-            jax.block_until_ready(go())
-        (found,) = glob.glob(f"{folder}/**/*.trace.json.gz", recursive=True)
-        events = json.loads(gzip.open(found).read())["traceEvents"]
+            jax.block_until_ready(run())
+        (trace,) = glob.glob(f"{folder}/**/*.trace.json.gz", recursive=True)
+        events = json.loads(gzip.open(trace).read())["traceEvents"]
     names = collections.Counter(e["name"] for e in events if e.get("ph") == "X")
     copies = sum(n for name, n in names.items() if name == "MemcpyD2H")
     print(f"in a profile of these 500 rounds, copies from device to host: {copies}")
 
 
-def others():
+def other_options():
     """The small problem's rounds under other options of the compiler."""
     usual, buffers = ROUND_OPTIONS["gpu"], "xla_gpu_enable_command_buffer"
-    tried = {
+    options_by_name = {
         "no command buffers": {buffers: ""},
         "command buffers without loops and branches": usual | {buffers: GRAPHS},
         "one kernel after another": {buffers: usual[buffers]},
@@ -137,31 +137,32 @@ def others():
         "no autotuning": usual | {"xla_gpu_autotune_level": 0},
     }
     problem = meta(9, (20, 20))
-    for name, asked in tried.items():
-        run_rounds.options = {"gpu": asked}
+    for name, options in options_by_name.items():
+        run_rounds.options = {"gpu": options}
         run_rounds.programs.clear()
         try:
-            go, _ = rounds(problem, 32, None, 500)
-            said = f"{1e6 * best(go) / 500:.0f} us a round"
+            run, _ = rounds(problem, 32, None, 500)
+            outcome = f"{1e6 * best(run) / 500:.0f} us a round"
         except jax.errors.JaxRuntimeError as error:
-            said = f"refused: {str(error).splitlines()[0][:80]}"
-        print(f"{name}: {said}", flush=True)
+            outcome = f"refused: {str(error).splitlines()[0][:80]}"
+        print(f"{name}: {outcome}", flush=True)
 
 
 def grid(folder):
     case = PaperCase("mnist", 9, "label")
-    problem, begun = case.problem(FULL, folder), time.perf_counter()
+    problem, started = case.problem(FULL, folder), time.perf_counter()
     settings = {method: paper_tuning.list_settings(case, method) for method in METHODS}
     names = [(method, c, s) for method, cs in settings.items() for c in cs for s in range(10)]
     runs = [(case.algorithm(method, constants), seed) for method, constants, seed in names]
     outcomes = many_runs.simulate_many(problem, case.network(), runs, 2000, every=200)
-    took = time.perf_counter() - begun
+    seconds_taken = time.perf_counter() - started
     for method in settings:
-        own = [outcome for (name, *_), outcome in zip(names, outcomes) if name == method]
-        lost = sum(outcome.diverged is not None for outcome in own)
-        seconds = sum(outcome.history["seconds"][-1] for outcome in own)
-        print(f"{method:8} {len(own)} runs, {lost} diverged, {seconds:.1f} s in the rounds")
-    print(f"{len(runs)} runs of 2,000 rounds with metrics: {took:.1f} s, compiler and all")
+        own_outcomes = [outcome for (name, *_), outcome in zip(names, outcomes) if name == method]
+        diverged = sum(outcome.diverged is not None for outcome in own_outcomes)
+        seconds = sum(outcome.history["seconds"][-1] for outcome in own_outcomes)
+        counts = f"{len(own_outcomes)} runs, {diverged} diverged"
+        print(f"{method:8} {counts}, {seconds:.1f} s in the rounds")
+    print(f"{len(runs)} runs of 2,000 rounds with metrics: {seconds_taken:.1f} s, compiler and all")
 
 
 def main():
@@ -176,7 +177,7 @@ def main():
         return grid(options.data)
     if options.small:
         small()
-        return others()
+        return other_options()
     wide()
     small()
 

@@ -90,8 +90,8 @@ def measured(network, features=FEATURES, terms=TERMS, batch=BATCH, rows=ROWS, de
     m, work = network.agents, problem(network.agents, features, rows)
     alpha = diamond.schedule.power(0.1)
     eta = diamond.schedule.squared(0.1, alpha)
-    given = diamond.diamond(alpha, alpha, eta, eta, batch, hg.neumann(terms, 1.0), order="paper")
-    algorithm = jax.tree.map(jnp.asarray, given)
+    method = diamond.diamond(alpha, alpha, eta, eta, batch, hg.neumann(terms, 1.0), order="paper")
+    algorithm = jax.tree.map(jnp.asarray, method)
     backend = select_backend(work, network, batch, "blocks", devices)
     begin = backend.scatter_progress(initial_progress(algorithm, *work.start(0), m))
     go = lambda until: backend.run_until(algorithm, key(0), begin, until)[0]
@@ -133,18 +133,18 @@ def main():
     parser.add_argument("--largest", type=float, default=float("inf"))
     parser.add_argument("--json", default="")
     options = parser.parse_args()
-    chosen = options.devices or None
-    chosen = int(chosen) if chosen and chosen.isdigit() else chosen
+    devices = options.devices or None
+    devices = int(devices) if devices and devices.isdigit() else devices
     copying, computing = ceilings()
     kind = jax.devices()[0].device_kind
-    print(f"JAX {jax.__version__}, {kind}, devices: {chosen or 1} of {jax.device_count()}")
+    print(f"JAX {jax.__version__}, {kind}, devices: {devices or 1} of {jax.device_count()}")
     print(f"ceilings: {copying / 1e9:.1f} GB/s, {computing / 1e9:.0f} GFLOP/s\n")
     print("varied           value   us/agent-it   at the least   ratio   compile, s")
     rows = []
-    for what, value, network, extra in sizes(options.only, chosen):
+    for what, value, network, extra in sizes(options.only, devices):
         if value > options.largest:
             continue
-        seconds, compiling, moved, flops = measured(network, devices=chosen, **extra)
+        seconds, compiling, moved, flops = measured(network, devices=devices, **extra)
         least = max(moved / copying, flops / computing)
         rows.append([what, value, seconds, least, compiling])
         left = f"{what:14} {value:9d} {1e6 * seconds:13.2f} {1e6 * least:14.2f}"

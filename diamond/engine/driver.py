@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core import cost_counter, pytrees
+from ..core import cost_counter
 from ..core.sampling import Sampling
 from ..interface.round_interface import Algorithm
 from ..interface.traffic import count_traffic
@@ -21,7 +21,7 @@ from ..schedules.deferred import ResolutionContext
 from .backend import Backend
 from .measurement_program import MeasurementProgram
 from .recorder import Recorder, RunInputs
-from .round_program import Progress, first_stop
+from .round_program import Progress, first_stop, named_arrays
 from .step_policy import StepPolicy
 
 
@@ -105,7 +105,7 @@ class Driver:
         if self.compiled is self.algorithm:
             return
         begun = time.perf_counter()
-        self._run_backend(self.progress, first_stop(self.t, self.progress.kept))
+        self._run_backend(self.progress, first_stop(self.t, self.progress.link_states))
         self.compile_seconds += time.perf_counter() - begun
         self.compiled = self.algorithm
 
@@ -139,7 +139,7 @@ class Driver:
 
     def snapshot(self, run: int) -> Snapshot:
         """Return a snapshot from which the run can resume."""
-        arrays = pytrees.named_leaves(self.backend.progress_of_run(self.progress, run))
+        arrays = named_arrays(self.backend.progress_of_run(self.progress, run))
         return self.recorders[run].snapshot(arrays, self.seconds_per_run)
 
     def _run_backend(self, progress: Progress, until: int) -> tuple[Progress, list[int | None]]:

@@ -262,9 +262,9 @@ def _run_rounds(
 
     def body(carry: Any) -> Any:
         t, (*before, failed) = carry
-        state, spent, kept = run_table(algorithms, seeds, tuple(before), t)
+        state, spent, link_states = run_table(algorithms, seeds, tuple(before), t)
         finite = jax.vmap(jax.vmap(pytrees.finite))((state.x, state.y))
-        return t + 1, (state, spent, kept, jnp.where((failed < 0) & ~finite, t, failed))
+        return t + 1, (state, spent, link_states, jnp.where((failed < 0) & ~finite, t, failed))
 
     after = jax.lax.while_loop(lambda carry: carry[0] < until, body, (t, lanes))[1]
     return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), after)

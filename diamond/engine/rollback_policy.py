@@ -6,8 +6,7 @@ from typing import Any
 
 from ..auto import loss_monitor
 from ..auto.loss_monitor import SAVE_EVERY, SAVED_STATES
-from ..core import pytrees
-from .round_program import Progress
+from .round_program import Progress, from_named_arrays, named_arrays
 
 RECENT_STATES, LOWEST_STATE = ".kept", ".lowest"  # names of these states in a checkpoint
 
@@ -76,7 +75,7 @@ class RollbackPolicy:
         return {
             f"{prefix}{name}": leaf
             for prefix, state in states.items()
-            for name, leaf in pytrees.named_leaves(gather(state)).items()
+            for name, leaf in named_arrays(gather(state)).items()
         }
 
     def restore(
@@ -98,7 +97,5 @@ def saved_states(example: Progress, arrays: Mapping[str, Any]) -> list[Progress]
 
 
 def _state_named(prefix: str, example: Progress, arrays: Mapping[str, Any]) -> Progress:
-    state: Progress = pytrees.from_named_leaves(
-        example, {n: arrays[f"{prefix}{n}"] for n in pytrees.named_leaves(example)}
-    )
-    return state
+    names = named_arrays(example)
+    return from_named_arrays(example, {name: arrays[f"{prefix}{name}"] for name in names})

@@ -1,6 +1,8 @@
 """One round of all agents, and many rounds as one compiled program."""
 
 import math
+from collections import namedtuple
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -28,13 +30,28 @@ class Progress(NamedTuple):
     t: jax.Array  # rounds completed
     state: State  # of all agents, with the agent axis first
     spent: jax.Array  # cost counters of the agents
-    kept: Any = None  # link states of all agents
+    link_states: Any = None  # of all agents
+
+
+_SavedProgress = namedtuple("_SavedProgress", ["t", "state", "spent", "kept"])  # in checkpoints
+
+
+def named_arrays(progress: Progress) -> dict[str, Any]:
+    """Return the arrays of `progress` by their names in a checkpoint."""
+    return pytrees.named_leaves(_SavedProgress(*progress))
+
+
+def from_named_arrays(example: Progress, arrays: Mapping[str, Any]) -> Progress:
+    """Return the progress with the shapes of `example` and the arrays of a checkpoint."""
+    return Progress(*pytrees.from_named_leaves(_SavedProgress(*example), arrays))
 
 
 class Mixing(Protocol):
     """Communication step of a round: `Mixer` and its relatives."""
 
-    def exchange(self, message: Message, moment: ExchangeId, kept: Any) -> tuple[Message, Any]: ...
+    def exchange(
+        self, message: Message, moment: ExchangeId, link_states: Any
+    ) -> tuple[Message, Any]: ...
 
 
 def initial_progress(
@@ -57,17 +74,17 @@ def initial_progress_with_links(
     progress = initial_progress(algorithm, x, y, agents)
     if not hasattr(mixer, "start"):
         return progress
-    return progress._replace(kept=mixer.start(message_shapes(algorithm, problem, x, y)))
+    return progress._replace(link_states=mixer.start(message_shapes(algorithm, problem, x, y)))
 
 
-def first_stop(t: int, kept: Any) -> int:
+def first_stop(t: int, link_states: Any) -> int:
     """Return the round to stop at in the call that compiles a program.
 
     The result of that call is dropped. Usually this is t, so that no round is run. With link states
     it is t + 1: the first execution of a round that draws for links takes 50 to 80 ms longer on a
     CPU, though JAX compiles nothing then.
     """
-    return t if kept is None else t + 1
+    return t if link_states is None else t + 1
 
 
 def draw_samples(

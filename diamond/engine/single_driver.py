@@ -9,7 +9,6 @@ from typing import Any
 import jax
 
 from ..auto.loss_monitor import EXPLODED, next_step_scale
-from ..core import pytrees
 from ..core.sampling import Sampling
 from ..interface.round_interface import Algorithm
 from ..metrics.divergence import (
@@ -29,7 +28,7 @@ from .divergence_diagnosis import divergence_error
 from .driver import Driver
 from .recorder import OnEvaluation
 from .rollback_policy import RollbackPolicy, largest_norm
-from .round_program import Progress
+from .round_program import Progress, from_named_arrays, named_arrays
 
 
 class SingleDriver(Driver):
@@ -58,9 +57,7 @@ class SingleDriver(Driver):
         self.compile()
         if resume:
             example = self._gather(self.progress)
-            self.progress = backend.scatter_progress(
-                pytrees.from_named_leaves(example, resume.arrays)
-            )
+            self.progress = backend.scatter_progress(from_named_arrays(example, resume.arrays))
             self.seconds, self.compiled = resume.seconds, None
             self.recorder.restore(resume, example.state)
             self.measurement.restore(example.state.y, resume.arrays)
@@ -158,9 +155,7 @@ class SingleDriver(Driver):
         return replace(run, snapshot=self.snapshot() if is_single_process else None)
 
     def snapshot(self, run: int = 0) -> Snapshot:
-        arrays = pytrees.named_leaves(self._gather(self.progress)) | self.rollback.arrays(
-            self._gather
-        )
+        arrays = named_arrays(self._gather(self.progress)) | self.rollback.arrays(self._gather)
         return self.recorder.snapshot(arrays | self.measurement.arrays(), self.seconds)
 
     def _reestimate(self, forget: bool = False) -> None:

@@ -24,7 +24,7 @@ from ..records.manifest import RunOrigin
 from ..records.write_check import check_writable
 
 
-class ProgressListener(Protocol):
+class SiteListener(Protocol):
     """Listener to the progress of a run."""
 
     def begin(self, node: Node) -> None: ...
@@ -45,7 +45,7 @@ def run(
     sampling: Sampling = "blocks",
     every: int = 10,
     limits: Timeouts = Timeouts(),
-    listener: ProgressListener | None = None,
+    listener: SiteListener | None = None,
     origin: RunOrigin | None = None,
     config: str = "",
     listen: str | None = None,
@@ -140,7 +140,7 @@ def run(
 
 
 def _noted(
-    folder_writer: SiteRunFolder, listener: ProgressListener | None, progress: AgentProgress
+    folder_writer: SiteRunFolder, listener: SiteListener | None, progress: AgentProgress
 ) -> None:
     before = len(folder_writer.entries)
     folder_writer.record_evaluation(progress)

@@ -13,7 +13,9 @@ class LinkCosts:
         self.network, self.traffic = network, traffic
         links = network.links
         self.clock = (
-            None if links is None else LinkClock(links, traffic.per_exchange, seed, network.active_edges)
+            None
+            if links is None
+            else LinkClock(links, traffic.per_exchange, seed, network.active_edges)
         )
 
     def costs_after(

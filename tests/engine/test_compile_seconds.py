@@ -10,7 +10,7 @@ from fast_compilation import without_optimizations
 from helpers import ESTIMATORS, quad, ring
 
 import diamond
-from diamond.engine import driver, lanes
+from diamond.engine import driver, lanes, single_driver
 from diamond.engine.many_runs import simulate_many
 from diamond.engine.round_program import WORK
 from diamond.hardware.memory import MemoryBoundedProgram
@@ -28,7 +28,7 @@ def clock_of_the_compiler(monkeypatch):
         count[0] += event.startswith(COMPILING)
 
     clock = SimpleNamespace(perf_counter=lambda: count[0])
-    for module in (driver, lanes):
+    for module in (driver, lanes, single_driver):
         monkeypatch.setattr(module, "time", clock)
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:

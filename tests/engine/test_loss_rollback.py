@@ -40,7 +40,9 @@ def undisturbed():
     seen = []
     with pytest.warns(RuntimeWarning, match=SAID):
         run = diamond.simulate(problem(), *GIVEN, every=MARKS, on_progress=seen.append)
-    return run, [saved._replace(entries=[*saved.entries], per_agent=[*saved.per_agent]) for saved in seen]
+    return run, [
+        saved._replace(entries=[*saved.entries], per_agent=[*saved.per_agent]) for saved in seen
+    ]
 
 
 def test_it_goes_back_to_the_lowest_look_and_says_what_it_did():

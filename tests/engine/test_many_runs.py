@@ -77,10 +77,10 @@ def test_no_rounds_are_one_entry(problem, lanes):
 
 def test_runs_of_a_seed_stand_in_one_row(monkeypatch):
     monkeypatch.setattr(module, "LANES", 4)
-    tables = module._tables([0, 1, 0, 2, 0, 1])
+    tables = module._lane_tables([0, 1, 0, 2, 0, 1])
     assert [table.tolist() for table in tables] == [[[0, 2, 4]], [[1, 5, 5]], [[3, 3, 3]]]
     monkeypatch.setattr(module, "LANES", 6)
-    assert [table.tolist() for table in module._tables([0, 1, 0, 1])] == [[[0, 2], [1, 3]]]
+    assert [table.tolist() for table in module._lane_tables([0, 1, 0, 1])] == [[[0, 2], [1, 3]]]
 
 
 def test_several_algorithms_go_together_each_as_its_own_program(problem, lanes):

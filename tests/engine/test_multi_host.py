@@ -154,7 +154,7 @@ def test_a_lost_process_ends_the_job_which_goes_on_elsewhere_in_the_same_bits(fo
     assert "another" in complaint and ("lost" in complaint or "died" in complaint)
     text = (folder / "lost" / "small" / "config.toml").read_text()
     with Writer(folder / "lost" / "small") as writer:
-        writer.extend(text.replace("rounds = 100000", "rounds = 3000"), 3000)
+        writer.extend_run(text.replace("rounds = 100000", "rounds = 3000"), 3000)
     made = max(int(path.stem) for path in place.glob("*.json"))
     assert made < 3000, "killed too late for what follows"
     for process in job(folder, "resume", "lost/small", "--quiet", size=2):

@@ -116,7 +116,7 @@ def part(seed, rows):
 def sampled(objectives):
     """The same, as if its rows were a sample."""
     parts = {name: getattr(objectives, name) for name in ("train", "valid")}
-    return replace(objectives, **{n: replace(rows, sampled=True) for n, rows in parts.items()})
+    return replace(objectives, **{n: replace(rows, is_sample=True) for n, rows in parts.items()})
 
 
 def solution(x, *agents):

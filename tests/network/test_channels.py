@@ -217,13 +217,13 @@ def wandering(q, net, method, count):
 
 def predicted(q, quiet, method, sigma, gamma):
     rest, step = _start_and_step(q, quiet, method)
-    state = rest.state, rest.kept
+    state = rest.state, rest.link_states
     flat, back = ravel_pytree(state)
 
     def advance(flat):
-        state, kept = back(flat)
-        after = step(rest._replace(state=state, kept=kept))
-        return ravel_pytree((after.state, after.kept))[0]
+        state, link_states = back(flat)
+        after = step(rest._replace(state=state, link_states=link_states))
+        return ravel_pytree((after.state, after.link_states))[0]
 
     images = jax.jit(jax.vmap(advance))(jnp.vstack([flat + jnp.eye(flat.size), flat]))
     a = np.asarray(images[:-1] - images[-1]).T  # the program is linear
