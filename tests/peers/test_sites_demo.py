@@ -68,12 +68,12 @@ def test_a_site_that_fails_is_named_with_its_log(monkeypatch, tmp_path):
         self.processes[name] = subprocess.Popen([sys.executable, "-c", sleep])
 
     monkeypatch.setattr(sites_demo.SitesDemo, "_start", begun)
-    one = sites_demo.SitesDemo(tmp_path, lambda text: None)
-    one.write_files()
-    (one.place / "east.npz").unlink()
+    demo = sites_demo.SitesDemo(tmp_path, lambda text: None)
+    demo.write_files()
+    (demo.federation_folder / "east.npz").unlink()
     with pytest.raises(sites_demo.SiteFailed, match=r"east failed; see .*east\.log"):
-        one.run()
-    assert all(process.poll() is not None for process in one.processes.values())
+        demo.run()
+    assert all(process.poll() is not None for process in demo.processes.values())
 
 
 @pytest.fixture
