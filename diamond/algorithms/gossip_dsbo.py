@@ -3,8 +3,9 @@
 Rule: [M mid]; a solve with the averaged g_yy for the Neumann product over several.
 """
 
+from collections import namedtuple
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core import pytrees
 from ..core.pytrees import Tree
@@ -25,10 +26,13 @@ from .parts.single_stage import SingleStageMethod, floor
 __all__ = ["gossip_dsbo"]
 
 
-class GossipDsboState(NamedTuple):
-    x: Tree
-    y: Tree
-    kept: Ingredients
+class GossipDsboState(namedtuple("GossipDsboState", ["x", "y", "kept"])):  # names in checkpoints
+    """x, y, and the averages over rounds and neighbours."""
+
+    @property
+    def averages(self) -> Ingredients:
+        """Averages of f_x, f_y, g_y, g_xy and g_yy."""
+        return self[2]
 
 
 @pytrees.pytree
@@ -55,7 +59,7 @@ class GossipDsbo(SingleStageMethod):
         return ingredients(problem, state.x, state.y, sample)
 
     def x_direction(self, estimate: Ingredients, state: GossipDsboState) -> Tree:
-        return unravel_like(hypergradient(state.kept, self.floor), state.x)
+        return unravel_like(hypergradient(state.averages, self.floor), state.x)
 
     def outgoing(self, state: GossipDsboState, estimate: Ingredients, t: Number) -> Message:
         return Message(state)

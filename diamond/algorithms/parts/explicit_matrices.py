@@ -1,5 +1,6 @@
 """g_xy and g_yy as explicit matrices, for methods with small y."""
 
+from collections import namedtuple
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -78,13 +79,13 @@ def unravel_like(vector: jax.Array, a: Tree) -> Tree:
     return ravel_pytree(a)[1](vector)
 
 
-class MatrixState(NamedTuple):
-    """x and y, those of the previous round, and the stored parts."""
+class MatrixState(namedtuple("MatrixState", ["x", "y", "last", "kept"])):  # names in checkpoints
+    """x and y, those of the previous round, and the estimates with momentum."""
 
-    x: Tree
-    y: Tree
-    last: tuple[Tree, Tree]
-    kept: Ingredients
+    @property
+    def estimates(self) -> Ingredients:
+        """Estimates of f_x, f_y, g_y, g_xy and g_yy."""
+        return self[3]
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,11 @@ class MatrixMomentum(SingleStageMethod):
     ) -> tuple[Ingredients, Cost]:
         """Estimate all parts with momentum, both points on one sample."""
         new, cost = ingredients(problem, state.x, state.y, sample)
-        old, again = ingredients(problem, *state.last, sample)
-        estimate = pytrees.axpy(1 - weight(self.eta, t), pytrees.sub(state.kept, old), new)
+        x, y = state.last
+        previous, again = ingredients(problem, x, y, sample)
+        estimate = pytrees.axpy(
+            1 - weight(self.eta, t), pytrees.sub(state.estimates, previous), new
+        )
         return estimate, pytrees.add(cost, again._replace(samples=0))
 
     def x_direction(self, estimate: Ingredients, state: MatrixState) -> Tree:
