@@ -27,8 +27,8 @@ COMMON = dict(mu_g=1.0, C_gxy=1.0, C_fy=1.0, L_fx=1.0, L_fy=1.0, L_gxy=0.0, L_gy
 
 def advice(heterogeneity, samples, L_g=2.0):
     constants = theory.Constants(4, 0.5, L_g=L_g, heterogeneity=heterogeneity, **COMMON)
-    found = [Prospect(name, {}, 1.0, 10.0, cost, 1.0) for name, cost in samples.items()]
-    return Advice(constants, 2, 10, 0.1, found)
+    prospects = [Prospect(name, {}, 1.0, 10.0, cost, 1.0) for name, cost in samples.items()]
+    return Advice(constants, 2, 10, 0.1, prospects)
 
 
 def test_untracked_methods_are_left_out_where_agents_differ():
@@ -53,13 +53,13 @@ def pilot():
 
 
 def test_costs_are_extrapolated_to_a_tenth_of_the_end(pilot):
-    (found,) = pilot.prospects
-    assert pilot.target == pytest.approx(found.metric / 10)
-    assert 20 < found.rounds <= 20 * 10**2  # T^(-1/2) at the slowest: a hundred times
-    assert found.numbers["alpha"] > 0 and found.samples > 0
+    (prospect,) = pilot.prospects
+    assert pilot.target == pytest.approx(prospect.metric / 10)
+    assert 20 < prospect.rounds <= 20 * 10**2  # T^(-1/2) at the slowest: a hundred times
+    assert prospect.numbers["alpha"] > 0 and prospect.samples > 0
     scalars = len(StepScalars._fields)  # of the learned step
     sent = 2 * 4 * (2 * 3 + scalars) * 8  # both ways, four edges, x and u
-    assert found.bytes == pytest.approx(found.rounds * sent, rel=0.05)
+    assert prospect.bytes == pytest.approx(prospect.rounds * sent, rel=0.05)
     assert np.isclose(pilot.constants.mu_g, 0.5, rtol=1e-3) and pilot.diameter == 2
 
 
@@ -75,8 +75,8 @@ def test_rounds_are_those_until_the_metric_is_at_the_target(power, rate):
 
 
 def test_a_pilot_without_a_metric_is_no_prospect():
-    lost = {"round": np.array([0, 10]), "metric": np.full(2, np.nan)}
-    run = SimpleNamespace(history=lost, rounds=10)
+    history = {"round": np.array([0, 10]), "metric": np.full(2, np.nan)}
+    run = SimpleNamespace(history=history, rounds=10)
     assert module._make_prospect("gt_sgd", run, 1.0).rounds == np.inf
 
 
@@ -84,18 +84,20 @@ def test_noise_is_measured_where_the_run_is(monkeypatch):
     """With penalties exp(x) y^2, h = 0 at y = 0 whatever is drawn; a pilot has left that."""
     random = np.random.default_rng(0)
     rows = lambda: {"a": random.normal(size=(12, 3)), "b": random.integers(0, 2, 12)}
-    made = hyperparameter([rows(), rows()], [rows(), rows()])
-    chain, objectives, start = neumann(3, 4.0), made.objectives(2), made.start(0)
+    problem = hyperparameter([rows(), rows()], [rows(), rows()])
+    chain, objectives, start = neumann(3, 4.0), problem.objectives(2), problem.start(0)
     both = jax.tree.map(lambda a: jnp.stack([a, a]), start)
     away = jnp.array([0.0, 0.5])[:, None, None] * jnp.array([1.0, 0.0])
-    own = both[0], both[1] + away  # the second agent has moved
+    moved_points = both[0], both[1] + away  # the second agent has moved
     fixed = key(0), 8, 2, "blocks"
-    (still, _), (moved, _) = (estimate_sigmas(chain, objectives, at, *fixed) for at in (both, own))
+    (still, _), (moved, _) = (
+        estimate_sigmas(chain, objectives, point, *fixed) for point in (both, moved_points)
+    )
     assert (np.asarray(still["sigma_f"][0]) == 0).all()
     assert moved["sigma_f"][0][0] == 0 and moved["sigma_f"][0][1] > 1e-3
 
     seen = {}
-    monkeypatch.setattr(theory, "estimate", lambda *given, **named: seen.update(named))
+    monkeypatch.setattr(theory, "estimate", lambda *inputs, **named: seen.update(named))
     runs = {"slow": ended(2.0, "far"), "quick": ended(1.0, "near")}
     monkeypatch.setattr(module, "_run_pilot", lambda algorithm, *_: runs[algorithm])
     network = ring(4)
@@ -111,7 +113,7 @@ def ended(metric, where):
 
 
 def test_from_the_command_line(tmp_path, monkeypatch):
-    constants = lambda problem, network, *given, **named: theory.Constants(
+    constants = lambda problem, network, *words, **named: theory.Constants(
         problem.agents, network.lam, L_g=2.0, heterogeneity=0.0, **COMMON
     )
     monkeypatch.setattr(theory, "estimate", constants)
@@ -120,11 +122,11 @@ def test_from_the_command_line(tmp_path, monkeypatch):
         'name = "mine"\nrounds = 5\nproblem = {kind = "quadratic", agents = 3}\n'
         'network = "ring:3"\nalgorithm = {name = "gt_sgd", batch = 4}\n'
     )
-    given = ["advise", str(file), "--pilot", "10", "--algorithm", "gt_sgd", "--json"]
-    result = CliRunner().invoke(app, given)
+    words = ["advise", str(file), "--pilot", "10", "--algorithm", "gt_sgd", "--json"]
+    result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert told["prefer"] == "gt_sgd" and told["constants"]["agents"] == 3
+    answer = json.loads(result.stdout)
+    assert answer["prefer"] == "gt_sgd" and answer["constants"]["agents"] == 3
     wrong = CliRunner().invoke(app, ["advise", str(file), "--algorithm", "adam"])
     assert wrong.exit_code == 2
 
@@ -142,16 +144,16 @@ def test_on_links_seconds_decide_and_other_topologies_are_tried(monkeypatch):
 
     monkeypatch.setattr(module, "_run_pilot", pilot)
     alike = SimpleNamespace(heterogeneity=0.0, condition=1.0)
-    monkeypatch.setattr(theory, "estimate", lambda *given, **named: alike)
+    monkeypatch.setattr(theory, "estimate", lambda *inputs, **named: alike)
     network = ring(4).with_links(rate=1e5)
-    found = advise(quad(), network, algorithms={"slow": "slow", "quick": "quick"})
-    assert [(p.algorithm, p.rounds, p.network_seconds) for p in found.prospects] == [
+    advised = advise(quad(), network, algorithms={"slow": "slow", "quick": "quick"})
+    assert [(p.algorithm, p.rounds, p.network_seconds) for p in advised.prospects] == [
         ("quick", pytest.approx(1e3), pytest.approx(1 + 2e3)),  # T^(-1/2), to a tenth of 1
         ("slow", pytest.approx(16e3), pytest.approx(1 + 8e3)),
     ]
-    assert "quick takes the fewest seconds on these links" in found.why
-    assert found.why.endswith("; complete(4) would be 2 times as fast as ring(4)")
-    assert [(t.name, t.network_seconds) for t in found.topologies] == [
+    assert "quick takes the fewest seconds on these links" in advised.why
+    assert advised.why.endswith("; complete(4) would be 2 times as fast as ring(4)")
+    assert [(t.name, t.network_seconds) for t in advised.topologies] == [
         ("ring(4)", pytest.approx(1 + 2e3)),
         ("complete(4)", pytest.approx(1 + 1e3)),
         ("star(4)", pytest.approx(1 + 6e3)),
@@ -161,16 +163,16 @@ def test_on_links_seconds_decide_and_other_topologies_are_tried(monkeypatch):
 
 
 def test_topologies_of_links_that_differ_are_parts_of_the_network():
-    whole = complete(5)
-    rates = {edge: 1e3 * (1 + 10 * e) for e, edge in enumerate(whole.edges)}
-    found = alternative_networks(whole.with_links(rates, 0.1, compute=[1, 2, 3, 4, 5]))
-    tree, half = found["tree of the fastest links"], found["faster half of the links"]
+    network = complete(5)
+    rates = {edge: 1e3 * (1 + 10 * e) for e, edge in enumerate(network.edges)}
+    alternatives = alternative_networks(network.with_links(rates, 0.1, compute=[1, 2, 3, 4, 5]))
+    tree, half = alternatives["tree of the fastest links"], alternatives["faster half of the links"]
     assert len(tree.edges) == 4 and len(half.edges) == 4 + 3
     assert tree.edges == [(0, 4), (1, 4), (2, 4), (3, 4)]
-    assert set(tree.edges) < set(half.edges) < set(whole.edges)
-    for one in (tree, half):
-        assert one.links.rate.tolist() == [rates[edge] for edge in one.edges]
-        assert one.links.compute.tolist() == [1, 2, 3, 4, 5]
-    assert alternative_networks(whole) == {} and "ring(5)" in alternative_networks(
-        whole.with_links(1.0)
+    assert set(tree.edges) < set(half.edges) < set(network.edges)
+    for part in (tree, half):
+        assert part.links.rate.tolist() == [rates[edge] for edge in part.edges]
+        assert part.links.compute.tolist() == [1, 2, 3, 4, 5]
+    assert alternative_networks(network) == {} and "ring(5)" in alternative_networks(
+        network.with_links(1.0)
     )

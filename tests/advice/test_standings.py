@@ -13,8 +13,8 @@ from diamond.catalogue.registry import NETWORKS
 def test_some_that_fit_are_tried_of_every_kind(level, kind):
     right = methods_for(level, kind)
     for agents in (1, 5):
-        tried = recommendation.methods_to_try(level, agents, kind)
-        assert set(tried) <= set(right) and (tried or not right)
+        methods = recommendation.methods_to_try(level, agents, kind)
+        assert set(methods) <= set(right) and (methods or not right)
 
 
 @pytest.mark.quick

@@ -56,8 +56,8 @@ def opened(shared):
     return shared
 
 
-def choose(page, **wanted):
-    for name, value in wanted.items():
+def choose(page, **choices):
+    for name, value in choices.items():
         if page.locator(f"#{name}").input_value() != value:
             page.locator(f"#{name}").select_option(value)
 
@@ -72,16 +72,18 @@ def grid(page, name):
 def reached(kind, case, method, tau, cost):
     """What each seed had spent when it got to the target: by numpy, from the runs alone."""
     pairs = benchmark_results.make_results()["pairs"]
-    here = [p for p in pairs if p["case"] == case]
-    runs = [run["history"]["upper_loss"] for p in here for run in (*p["tuned"], *p["untuned"])]
+    case_pairs = [p for p in pairs if p["case"] == case]
+    runs = [
+        run["history"]["upper_loss"] for p in case_pairs for run in (*p["tuned"], *p["untuned"])
+    ]
     lowest = np.nanmin(np.concatenate(runs))
     target = lowest + tau * (np.median([losses[0] for losses in runs]) - lowest)
-    (pair,) = [p for p in here if p["method"] == method]
-    found = []
+    (pair,) = [p for p in case_pairs if p["method"] == method]
+    costs = []
     for run in pair[kind]:
-        at = np.asarray(run["history"]["upper_loss"]) <= target
-        found.append(run["history"][cost][at.argmax()] if at.any() else np.inf)
-    return np.array(found)
+        is_reached = np.asarray(run["history"]["upper_loss"]) <= target
+        costs.append(run["history"][cost][is_reached.argmax()] if is_reached.any() else np.inf)
+    return np.array(costs)
 
 
 def medians(kind="tuned", tau=0.1, cost="samples", cases=CASES, methods=METHODS):
@@ -101,8 +103,8 @@ def spoken(cost, value):
 
 def filtered(rows, cases, methods):
     """The matrix that statistics.py makes of these cases and methods only."""
-    kept = [row for row in rows if row["case"] in cases and row["method"] in methods]
-    return statistics.cost_matrix(kept, "samples")[2]
+    shown_rows = [row for row in rows if row["case"] in cases and row["method"] in methods]
+    return statistics.cost_matrix(shown_rows, "samples")[2]
 
 
 @pytest.mark.parametrize("kind", ["tuned", "untuned"])
@@ -111,21 +113,21 @@ def test_costs_are_medians_with_the_seeds_that_got_there(opened, kind):
         choose(opened, cost=cost, tau=str(tau), kind=kind)
         head, rows = grid(opened, "costs")
         assert head == ["Method", *CASES]
-        known = medians(kind, tau, cost)
+        expected = medians(kind, tau, cost)
         for title, *cells in rows:
             name = title.split()[-1]
             for i, (case, cell) in enumerate(zip(CASES, cells)):
                 value, *more = cell.replace(",", "").split("\n")
-                each = reached(kind, case, name, tau, cost)
-                middle, best = np.median(each), known[i].min()
+                seed_costs = reached(kind, case, name, tau, cost)
+                middle, best = np.median(seed_costs), expected[i].min()
                 if np.isinf(middle):
                     assert value == DASH and "of 3" in more[0]
                     continue
-                low, high = (spoken(cost, value) for value in (min(each), max(each)))
+                low, high = (spoken(cost, value) for value in (min(seed_costs), max(seed_costs)))
                 factor = 1 if middle == best else middle / best if best else None
-                said = "" if factor is None else f" \u00b7 {factor:.2f}{TIMES}"
-                said = [f"{low} {DASH} {high}", f"{np.isfinite(each).sum()} of 3{said}"]
-                assert value == spoken(cost, middle) and more[:2] == said
+                text = "" if factor is None else f" \u00b7 {factor:.2f}{TIMES}"
+                text = [f"{low} {DASH} {high}", f"{np.isfinite(seed_costs).sum()} of 3{text}"]
+                assert value == spoken(cost, middle) and more[:2] == text
 
 
 def test_the_best_are_bold_and_ties_share_it(opened):
@@ -157,7 +159,7 @@ def test_a_dash_says_why(opened):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "cases", "methods"),
+    ("choices", "cases", "methods"),
     [
         ({}, CASES, METHODS),
         ({"level": "personal"}, ["smooth", "noisy"], METHODS),
@@ -168,9 +170,9 @@ def test_a_dash_says_why(opened):
 )
 @pytest.mark.parametrize("kind", ["tuned", "untuned"])
 def test_profiles_and_ranks_are_those_of_what_is_left_by_filters(
-    opened, kind, chosen, cases, methods
+    opened, kind, choices, cases, methods
 ):
-    choose(opened, kind=kind, **chosen)
+    choose(opened, kind=kind, **choices)
     costs = medians(kind, cases=cases, methods=methods)
     rows = statistics.cost_table(benchmark_results.make_results()["pairs"], ["samples"], kind=kind)
     np.testing.assert_array_equal(filtered(rows, cases, methods), costs)
@@ -178,14 +180,17 @@ def test_profiles_and_ranks_are_those_of_what_is_left_by_filters(
     assert {trace["name"] for trace in traces} == set(methods)
     best = costs.min(1, keepdims=True)
     for trace in traces:
-        mine = costs[:, methods.index(trace["name"])]
-        shares = [np.mean((mine <= f * best[:, 0]) & np.isfinite(mine)) for f in trace["x"]]
+        method_costs = costs[:, methods.index(trace["name"])]
+        shares = [
+            np.mean((method_costs <= f * best[:, 0]) & np.isfinite(method_costs))
+            for f in trace["x"]
+        ]
         np.testing.assert_allclose(trace["y"], shares)
-        known = statistics.performance_profiles(costs, trace["x"])
-        np.testing.assert_allclose(trace["y"], known[methods.index(trace["name"])])
+        expected = statistics.performance_profiles(costs, trace["x"])
+        np.testing.assert_allclose(trace["y"], expected[methods.index(trace["name"])])
     average = stats.rankdata(costs, axis=1).mean(0)
-    found = chart_data(opened, "ranks")
-    (dots,) = [t for t in found["data"] if t["mode"] == "markers+text"]
+    chart = chart_data(opened, "ranks")
+    (dots,) = [t for t in chart["data"] if t["mode"] == "markers+text"]
     np.testing.assert_allclose(dots["x"], np.sort(average))
     order = [re.sub(r"^\S+\s+", "", row[0]) for row in grid(opened, "costs")[1]]
     np.testing.assert_allclose([average[methods.index(name)] for name in order], dots["x"])
@@ -196,8 +201,8 @@ def test_profiles_and_ranks_are_those_of_what_is_left_by_filters(
 
 def test_too_few_cases_for_ranks_to_mean_much_are_told_of(opened):
     choose(opened, topology="star")
-    said = opened.locator("#ranks-verdict").inner_text()
-    assert "differ by 2 at most: with so few cases nothing can be told apart" in said
+    verdict = opened.locator("#ranks-verdict").inner_text()
+    assert "differ by 2 at most: with so few cases nothing can be told apart" in verdict
     choose(opened, topology="", oracle="differences")
     assert "one method is left" in opened.locator("#ranks-verdict").inner_text()
     assert not opened.locator("#ranks-chart").is_visible()
@@ -205,24 +210,24 @@ def test_too_few_cases_for_ranks_to_mean_much_are_told_of(opened):
 
 def test_bars_join_methods_that_do_not_differ(visit, tmp_path):
     """On 16 cases, where a and b take turns to be first, c is always third and d the last."""
-    found = benchmark_results.make_results()
+    results = benchmark_results.make_results()
     methods, cases = ["a", "b", "c", "d"], [f"case{i}" for i in range(16)]
     arrival = {"a": [10, 2, 0, 0, 0], "b": [10, 9, 0, 0, 0], "c": [10, 9, 9, 0, 0]}
     arrival["d"] = [10, 9, 9, 9, 0]
-    made = lambda name: [benchmark_results.make_run("dsgd", arrival[name])]
-    base = {k: found["pairs"][0][k] for k in ("numbers", "best", "tried")}
-    found["pairs"] = [
-        base | {"case": case, "method": name, "tuned": made(name), "untuned": made(name)}
+    make_runs = lambda name: [benchmark_results.make_run("dsgd", arrival[name])]
+    base = {k: results["pairs"][0][k] for k in ("numbers", "best", "tried")}
+    results["pairs"] = [
+        base | {"case": case, "method": name, "tuned": make_runs(name), "untuned": make_runs(name)}
         for case in cases
         for name in methods
     ]
-    for pair in found["pairs"][:32]:
-        pair["tuned"] = made({"a": "b", "b": "a"}.get(pair["method"], pair["method"]))
-    found["cases"] = {case: found["cases"]["smooth"] for case in cases}
-    found["methods"] = {name: found["methods"]["dsgd"] for name in methods}
-    page = visit(pages.build_leaderboard(found, tmp_path / "page.html"))
+    for pair in results["pairs"][:32]:
+        pair["tuned"] = make_runs({"a": "b", "b": "a"}.get(pair["method"], pair["method"]))
+    results["cases"] = {case: results["cases"]["smooth"] for case in cases}
+    results["methods"] = {name: results["methods"]["dsgd"] for name in methods}
+    page = visit(pages.build_leaderboard(results, tmp_path / "page.html"))
     choose(page, cost="round")
-    costs = statistics.cost_matrix(statistics.cost_table(found["pairs"], ["round"]), "round")[2]
+    costs = statistics.cost_matrix(statistics.cost_table(results["pairs"], ["round"]), "round")[2]
     average, difference = statistics.average_ranks(costs)
     traces = chart_data(page, "ranks")["data"]
     critical, *bars, dots = traces
@@ -243,8 +248,8 @@ def test_curves_are_the_gaps_of_the_runs(opened):
     for case, start, lowest in (("smooth", 10, 0.0), ("noisy", 4, 1.0)):
         opened.locator("#case").select_option(case)
         for name in METHODS:
-            found = [t for t in chart_data(opened, "curves")["data"] if t["name"] == name]
-            band, line, lost = found
+            traces = [t for t in chart_data(opened, "curves")["data"] if t["name"] == name]
+            band, line, last_points = traces
             losses = np.full((3, 5), np.nan)
             for row, values in zip(losses, benchmark_results.LOSSES[case][name]):
                 row[: len(values)] = values
@@ -258,7 +263,7 @@ def test_curves_are_the_gaps_of_the_runs(opened):
             diverged = [values for values in losses if np.isnan(values).any()]
             ends = [values[~np.isnan(values)][-1] for values in diverged]
             np.testing.assert_allclose(
-                lost["y"], [(end - lowest) / (start - lowest) for end in ends]
+                last_points["y"], [(end - lowest) / (start - lowest) for end in ends]
             )
             assert line["line"]["dash"] == "solid"
     assert "start 4, lowest 1" in opened.locator("#curves-note").inner_text()
@@ -292,34 +297,34 @@ def test_constants_say_how_hard_was_tried(opened):
 def test_what_there_is_without_tuning_is_beside_what_is_tuned(opened):
     for cost in ("round", "samples"):
         choose(opened, cost=cost)
-        tuned, own = medians("tuned", cost=cost), medians("untuned", cost=cost)
+        tuned, untuned = medians("tuned", cost=cost), medians("untuned", cost=cost)
         for name, *cells, total in grid(opened, "untuned")[1]:
             j = METHODS.index(name.split()[-1])
-            for a, b, cell in zip(tuned[:, j], own[:, j], cells):
+            for a, b, cell in zip(tuned[:, j], untuned[:, j], cells):
                 if np.isinf(b):
                     assert cell == ("neither" if np.isinf(a) else "only tuned")
                 else:
                     assert cell == f"{b / a:.2f}{TIMES}"
-            solved = [np.isfinite(costs[:, j]).sum() for costs in (own, tuned)]
+            solved = [np.isfinite(costs[:, j]).sum() for costs in (untuned, tuned)]
             assert total == f"{solved[0]}, tuned {solved[1]}"
-    said = opened.locator("#untuned-verdict").inner_text()
-    assert "4 of 9 pairs" in said and "tuned 6." in said
+    verdict = opened.locator("#untuned-verdict").inner_text()
+    assert "4 of 9 pairs" in verdict and "tuned 6." in verdict
 
 
 def test_failures_are_those_of_the_statistics(opened):
     for tau in TAUS:
         choose(opened, tau=str(tau))
-        known = statistics.list_failures(benchmark_results.make_results()["pairs"], tau)
+        failures = statistics.list_failures(benchmark_results.make_results()["pairs"], tau)
         kinds = {"tuned": "tuned", "untuned": "without tuning"}
-        wanted = [
+        expected = [
             [f["method"], f["case"], kinds[f["kind"]]]
             + [str(f[key]) for key in ("seeds", "diverged", "above_start", "short")]
-            for f in known
+            for f in failures
         ]
         rows = grid(opened, "failures")[1]
-        assert [[row[0].split()[-1], *row[1:-1]] for row in rows] == wanted
+        assert [[row[0].split()[-1], *row[1:-1]] for row in rows] == expected
         np.testing.assert_allclose(
-            [float(row[-1]) for row in rows], [f["left"] for f in known], 0.05
+            [float(row[-1]) for row in rows], [f["left"] for f in failures], 0.05
         )
 
 
@@ -392,9 +397,9 @@ def test_all_controls_have_names_and_can_be_reached_by_key(opened):
 
 def test_hostile_names_are_shown_as_they_are(visit, tmp_path):
     text = json.dumps(benchmark_results.make_results()).replace('"dsgd"', json.dumps(HOSTILE))
-    found = json.loads(text.replace('"noisy"', json.dumps(f"{HOSTILE}2")))
-    found["suite"] = HOSTILE
-    page = visit(pages.build_leaderboard(found, tmp_path / "page.html"))
+    results = json.loads(text.replace('"noisy"', json.dumps(f"{HOSTILE}2")))
+    results["suite"] = HOSTILE
+    page = visit(pages.build_leaderboard(results, tmp_path / "page.html"))
     assert page.locator("h1").inner_text() == f"Benchmark {HOSTILE}"
     head, rows = grid(page, "costs")
     assert f"{HOSTILE}2" in head and any(row[0].endswith(HOSTILE) for row in rows)

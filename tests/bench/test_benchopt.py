@@ -18,9 +18,9 @@ ROWS, INNER, OUTER, STEP, RATIO = 6, 3, 2, 0.2, 2.0
 
 def module(name, path):
     spec = importlib.util.spec_from_file_location(name, HERE / path)
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
 ADAPTER = module("diamond_adapter", "benchmark_utils/diamond_adapter.py")
@@ -44,9 +44,14 @@ def objective():
     def outer(y, x, start=0, batch_size=1):
         return jnp.mean((cut(b, start, batch_size) @ y - 1) ** 2) / 2 + 0.1 * x @ x
 
-    given = {"f_inner": inner, "f_outer": outer, "n_inner_samples": ROWS, "n_outer_samples": ROWS}
-    given |= {"inner_var0": jnp.zeros(INNER), "outer_var0": jnp.ones(OUTER)}
-    return given, (a, b, c)
+    arguments = {
+        "f_inner": inner,
+        "f_outer": outer,
+        "n_inner_samples": ROWS,
+        "n_outer_samples": ROWS,
+    }
+    arguments |= {"inner_var0": jnp.zeros(INNER), "outer_var0": jnp.ones(OUTER)}
+    return arguments, (a, b, c)
 
 
 def soba(data, rounds):
@@ -64,14 +69,14 @@ def soba(data, rounds):
 
 
 def test_it_is_the_same_method_with_the_same_steps():
-    given, data = objective()
+    arguments, data = objective()
     with without_optimizations():
-        problem, method = ADAPTER.problem(**given), ADAPTER.method("soba", ROWS, STEP, RATIO)
+        problem, method = ADAPTER.problem(**arguments), ADAPTER.method("soba", ROWS, STEP, RATIO)
         run = ADAPTER.Rounds(problem, method, 1, shrinks=False)
         run.advance(4)
         run.advance(3)  # pieces of any length
-    for found, wanted in zip(run.variables, soba(data, 7)):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+    for values, expected in zip(run.variables, soba(data, 7)):
+        np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_the_solver_of_benchopt_runs(monkeypatch):
@@ -87,11 +92,11 @@ def test_the_solver_of_benchopt_runs(monkeypatch):
         eval_freq=7,
         random_state=1,
     )
-    given, data = objective()
+    arguments, data = objective()
     turns = iter([True, False])
     with without_optimizations():
-        solver.set_objective(**given)
+        solver.set_objective(**arguments)
         solver.run(lambda: next(turns))
-    found, wanted = solver.get_result(), soba(data, 7)
-    np.testing.assert_allclose(found["inner_var"], wanted[0], rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found["outer_var"], wanted[1], rtol=1e-4, atol=1e-6)
+    result, expected = solver.get_result(), soba(data, 7)
+    np.testing.assert_allclose(result["inner_var"], expected[0], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(result["outer_var"], expected[1], rtol=1e-4, atol=1e-6)

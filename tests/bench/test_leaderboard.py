@@ -38,8 +38,8 @@ def test_a_claim_is_what_a_count_of_the_cases_says():
     cases = dict.fromkeys("abcde")
     rows = [
         {"case": case, "method": name, "calls": value}
-        for name, each in costs.items()
-        for case, value in zip(cases, each)
+        for name, values in costs.items()
+        for case, value in zip(cases, values)
     ]
     results = {"cases": cases, "costs": {"tuned": rows, "untuned": rows[:5]}}
     comparison = FINDINGS.compare_methods(results, "mine", "other")
@@ -58,13 +58,18 @@ def test_a_claim_is_what_a_count_of_the_cases_says():
 
 def test_advice_follows_the_standings_of_what_is_kept():
     results = BOARD["load_suites"]()
-    made = {name: FINDINGS.rank_methods(suite) for name, suite in results.items()}
-    written = {name: [one._asdict() for one in rows] for name, rows in load_standings().items()}
-    assert written == {name: made[name] for name in written} and written.keys() == results.keys()
-    (mine,) = [one for one in written["personal"] if one["method"] == "gt_sgd"]
+    ranked = {name: FINDINGS.rank_methods(suite) for name, suite in results.items()}
+    written = {
+        name: [standing._asdict() for standing in rows] for name, rows in load_standings().items()
+    }
+    assert written == {name: ranked[name] for name in written} and written.keys() == results.keys()
+    (gt_sgd,) = [standing for standing in written["personal"] if standing["method"] == "gt_sgd"]
     rows = [r for r in results["personal"]["costs"]["untuned"] if r["method"] == "gt_sgd"]
     assert (
-        mine["untuned"] == sum(r["reached"] > r["seeds"] // 2 for r in rows) <= mine["cases"] == 8
+        gt_sgd["untuned"]
+        == sum(r["reached"] > r["seeds"] // 2 for r in rows)
+        <= gt_sgd["cases"]
+        == 8
     )
     first = leading_methods("personal", 8, "symmetric", 5)
     assert first[0].method == written["personal"][0]["method"] and len(first) == 5
@@ -82,7 +87,10 @@ def method_names(rows):
 
 
 def solved(costs):
-    return {method: int(np.isfinite([*each.values()]).sum()) for method, each in costs.items()}
+    return {
+        method: int(np.isfinite([*case_costs.values()]).sum())
+        for method, case_costs in costs.items()
+    }
 
 
 def test_claims_on_lower_levels_of_their_own():
@@ -94,7 +102,7 @@ def test_claims_on_lower_levels_of_their_own():
     assert max(tuned.values()) == 6 and {untuned[m] for m in short} == {2} == {
         min(untuned.values())
     }
-    best = lambda of, case: min(calls[m][case] for m in of)
+    best = lambda methods, case: min(calls[m][case] for m in methods)
     ratios = [best(short, case) / best(chains, case) for case in calls["diamond"]]
     both = [r for r in ratios if 0 < r < np.inf]
     assert len(both) == 5 and sum(r < 1 / 3 for r in both) == 4
@@ -112,7 +120,7 @@ def test_claims_on_lower_levels_of_their_own():
     assert len(more) == 4 and min(more) > 1 and round(float(np.median(more)), 1) == 1.7
     fewer = [rounds["diamond"][c] < rounds["gt_sgd"][c] for c in rounds["diamond"]]
     assert sum(fewer) == 4
-    least = {c: min(each[c] for each in rounds.values()) for c in rounds["diamond"]}
+    least = {c: min(case_rounds[c] for case_rounds in rounds.values()) for c in rounds["diamond"]}
     led = [c for c, value in least.items() if rounds["interact"][c] == value < np.inf]
     assert len(led) == 4 and sum(np.isfinite([*least.values()])) == 6
     for plain, tracked in (("dsgd", "gt_sgd"), ("m_sgd", "diamond")):
@@ -127,7 +135,9 @@ def test_claims_on_lower_levels_in_common_and_on_links():
     more = {c: calls["sparkle"][c] / calls["dsgda_gt"][c] for c in calls["sparkle"]}
     assert [c for c, ratio in more.items() if ratio > 1.5] == ["common-quadratic"]
     assert {tuned[m] for m in ("mdbo", "vrdbo", "gossip_dsbo")} == {3} == {min(tuned.values())}
-    cleaning = [each[c] for each in untuned.values() for c in each if "cleaning" in c]
+    cleaning = [
+        case_costs[c] for case_costs in untuned.values() for c in case_costs if "cleaning" in c
+    ]
     assert cleaning and not np.isfinite(cleaning).any()
     calls, seconds = costs("links"), costs("links", "network_seconds")
     led = [c for c in calls["k_free"] if calls["k_free"][c] == min(m[c] for m in calls.values())]
@@ -150,11 +160,13 @@ def test_claims_on_one_agent():
         "aid",
         "ma_soba",
     }
-    best = {c: min(each.get(c, np.inf) for each in calls.values()) for c in calls["aid"]}
+    best = {
+        c: min(case_costs.get(c, np.inf) for case_costs in calls.values()) for c in calls["aid"]
+    }
     dear = max(calls[m][c] / best[c] for m in ("itd", "aid") for c in best)
     assert 135 < dear < 145
-    assert sum(not np.isfinite(each["alone-ridge"]) for each in calls.values()) == 14
-    for one, other, cases in (
+    assert sum(not np.isfinite(case_costs["alone-ridge"]) for case_costs in calls.values()) == 14
+    for method, other, cases in (
         ("stocbio", "bsa", 3),
         ("stocbio", "ttsa", 3),
         ("soba", "amigo", 4),
@@ -162,7 +174,7 @@ def test_claims_on_one_agent():
         ("stocbio", "mrbo", 3),
         ("soba", "saba", 2),
     ):
-        pairs = [(calls[one][c], calls[other][c]) for c in calls[other]]
+        pairs = [(calls[method][c], calls[other][c]) for c in calls[other]]
         both = [pair for pair in pairs if np.isfinite(pair).all()]
         assert len(both) == cases and all(a <= b for a, b in both)
     assert sum(rounds["soba"][c] > rounds["amigo"][c] for c in rounds["soba"]) == 4

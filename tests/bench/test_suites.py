@@ -27,25 +27,29 @@ batch = 2
 def played(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
     (folder / "mine.toml").write_text(TOML)
-    found = bench.load_suite(str(folder / "mine.toml"), methods=("dsgd",))
+    suite = bench.load_suite(str(folder / "mine.toml"), methods=("dsgd",))
     with without_optimizations():
-        return found, run_suite.run_suite(found, folder / "mine"), folder / "mine"
+        return suite, run_suite.run_suite(suite, folder / "mine"), folder / "mine"
 
 
 def test_every_method_is_tuned_by_as_many_trials_on_seeds_of_their_own(played):
-    found, (pair,), folder = played
-    made = [json.loads(path.read_text()) for path in (folder / "trials").iterdir()]
+    suite, (pair,), folder = played
+    trials = [json.loads(path.read_text()) for path in (folder / "trials").iterdir()]
     seeds = {
         kind: {
-            one["about"]["seed"] for one in made if ("untuned" in one["about"]["numbers"]) == kind
+            trial_data["about"]["seed"]
+            for trial_data in trials
+            if ("untuned" in trial_data["about"]["numbers"]) == kind
         }
         for kind in (True, False)
     }
-    assert len(made) == found.runs == 3 + 1 + 2 + 2
+    assert len(trials) == suite.runs == 3 + 1 + 2 + 2
     assert seeds == {True: {0, 1}, False: {0, 1, suites.FIRST_TUNING_SEED}}
-    short = [one["short"] for one in pair["tried"]]
+    short = [trial_data["short"] for trial_data in pair["tried"]]
     assert len(short) == 3 and short[pair["best"]] == min(short)  # one of them goes on
-    assert [i for i, one in enumerate(pair["tried"]) if "upper_loss" in one] == [pair["best"]]
+    assert [i for i, trial_data in enumerate(pair["tried"]) if "upper_loss" in trial_data] == [
+        pair["best"]
+    ]
     assert pair["numbers"] == pair["tried"][pair["best"]]["numbers"]
     assert (
         [run["seed"] for run in pair["tuned"]] == [run["seed"] for run in pair["untuned"]] == [0, 1]
@@ -53,26 +57,26 @@ def test_every_method_is_tuned_by_as_many_trials_on_seeds_of_their_own(played):
     history = pair["tuned"][0]["history"]
     assert history["round"][-1] == 30 and history["samples"][-1] > 0
     trial = next(
-        one
-        for one in made
-        if one["about"]["seed"] == 0 and one["about"]["numbers"] == pair["numbers"]
+        trial_data
+        for trial_data in trials
+        if trial_data["about"]["seed"] == 0 and trial_data["about"]["numbers"] == pair["numbers"]
     )
     calls = sum(trial["history"][name][-1] for name in ("gradients", "hvps", "jvps"))
     assert history["calls"][-1] == pytest.approx(calls, rel=1e-5)
 
 
 def test_what_was_made_is_not_made_again(played, monkeypatch):
-    found, pairs, folder = played
+    suite, pairs, folder = played
     monkeypatch.setattr("diamond.tuning.trial_cache.simulate_many", None)  # no run is left to make
-    assert run_suite.run_suite(found, folder) == pairs
+    assert run_suite.run_suite(suite, folder) == pairs
 
 
 def test_settings_begin_with_the_numbers_found_and_are_the_same_for_all():
-    many = tunable_values.draw_factors(24)
-    assert many[0] == dict.fromkeys(tunable_values.FACTOR_RANGES, 1.0)
-    assert tunable_values.draw_factors(5) == many[:5]  # a larger budget only adds
+    draws = tunable_values.draw_factors(24)
+    assert draws[0] == dict.fromkeys(tunable_values.FACTOR_RANGES, 1.0)
+    assert tunable_values.draw_factors(5) == draws[:5]  # a larger budget only adds
     for name, (low, high) in tunable_values.FACTOR_RANGES.items():
-        values = sorted(drawn[name] for drawn in many)
+        values = sorted(drawn[name] for drawn in draws)
         assert low <= values[0] < 0.5 < 2 < values[-1] <= high
         steps = np.diff(np.log([low, *values, high]))  # no large gap, for any of the numbers
         assert steps.max() < 0.2 * np.log(high / low)
@@ -105,20 +109,20 @@ def test_methods_meet_the_cases_that_they_solve():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"methods": ("dimond",)}, "no method 'dimond'; did you mean diamond"),
         ({"cases": ("smal",)}, "no case 'smal'; did you mean small"),
     ],
 )
-def test_what_is_not_there_is_named(tmp_path, change, said):
+def test_what_is_not_there_is_named(tmp_path, change, message):
     (tmp_path / "mine.toml").write_text(TOML)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         bench.load_suite(str(tmp_path / "mine.toml"), **change)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("settings = 3", "settings = 0", "settings = 0 must be a whole number, at least 1"),
         ("settings = 3", "setings = 3", "no key 'setings' of a suite; did you mean settings"),
@@ -127,9 +131,9 @@ def test_what_is_not_there_is_named(tmp_path, change, said):
         ("rounds = 30", "rounds = = 30", "is not valid TOML"),
     ],
 )
-def test_mistakes_in_a_file_are_named(tmp_path, old, new, said):
+def test_mistakes_in_a_file_are_named(tmp_path, old, new, message):
     (tmp_path / "mine.toml").write_text(TOML.replace(old, new))
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         bench.load_suite(str(tmp_path / "mine.toml"))
 
 
@@ -143,12 +147,12 @@ def test_an_unknown_suite_is_refused_with_the_names_of_those_there_are():
 def test_one_agent_alone_is_tuned_too():
     problem = gallery.quadratic(agents=1, upper=2, lower=2, rows=6)
     with without_optimizations():
-        known = tunable_values.make_tunable(
+        tunable = tunable_values.make_tunable(
             "diamond", problem, network.complete(1), 2, suites.FIRST_TUNING_SEED
         )
-    chain = known.fixed["hypergradient"].solve
+    chain = tunable.fixed["hypergradient"].solve
     assert chain.terms >= 1 and float(chain.lipschitz) >= 1  # L of this quadratic
-    assert known.with_factors(tunable_values.draw_factors(1)[0])[1].keys() == {
+    assert tunable.with_factors(tunable_values.draw_factors(1)[0])[1].keys() == {
         "alpha",
         "beta",
         "eta",

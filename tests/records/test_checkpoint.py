@@ -20,7 +20,7 @@ NOTES = {"seconds": 0.1 + 0.2, "found": {"lipschitz": {"value": 1 / 3}}}
 PAGE = 4096
 
 
-def saved(folder, *rounds):
+def save_rounds(folder, *rounds):
     for round in rounds:
         checkpoint.save(folder, round, ARRAYS | {".t": np.int32(round)}, NOTES)
 
@@ -30,28 +30,28 @@ def files(folder):
 
 
 def test_what_is_saved_is_loaded_to_the_bit(tmp_path):
-    saved(tmp_path, 7)
-    found = checkpoint.load(tmp_path, 7)
-    assert found.round == 7 and found.notes == NOTES
-    assert set(found.arrays) == set(ARRAYS)
+    save_rounds(tmp_path, 7)
+    loaded = checkpoint.load(tmp_path, 7)
+    assert loaded.round == 7 and loaded.notes == NOTES
+    assert set(loaded.arrays) == set(ARRAYS)
     for name, array in ARRAYS.items():
-        assert found.arrays[name].dtype == array.dtype
-        assert found.arrays[name].shape == np.shape(array)
-        assert found.arrays[name].tobytes() == array.tobytes()
+        assert loaded.arrays[name].dtype == array.dtype
+        assert loaded.arrays[name].shape == np.shape(array)
+        assert loaded.arrays[name].tobytes() == array.tobytes()
 
 
 def test_the_two_newest_are_kept_and_nothing_else(tmp_path):
-    saved(tmp_path, 5, 10)
+    save_rounds(tmp_path, 5, 10)
     (tmp_path / "0000000007.safetensors").write_bytes(b"left by a killed writer")
     (tmp_path / "0000000012.json.tmp").write_bytes(b"{")
-    saved(tmp_path, 100)
+    save_rounds(tmp_path, 100)
     assert checkpoint.saved_rounds(tmp_path) == [10, 100]
     assert files(tmp_path) == [
         f"{round:010d}.{kind}" for round in (10, 100) for kind in ("json", "safetensors")
     ]
 
 
-def whole(folder, round):
+def is_complete(folder, round):
     try:
         checkpoint.load(folder, round)
         return True
@@ -61,24 +61,24 @@ def whole(folder, round):
 
 @pytest.mark.parametrize("kind", ["safetensors", "json"])
 def test_torn_at_any_page_and_flipped_in_any_bit_it_is_refused(tmp_path, kind):
-    saved(tmp_path, 3)
+    save_rounds(tmp_path, 3)
     path = tmp_path / f"0000000003.{kind}"
     content = path.read_bytes()
     assert len(content) > (5 if kind == "safetensors" else 0) * PAGE
     cuts = [*range(0, len(content), PAGE), 1, len(content) - 1]
     for cut in cuts:
         path.write_bytes(content[:cut])
-        assert not whole(tmp_path, 3), cut
+        assert not is_complete(tmp_path, 3), cut
         path.write_bytes(content[:cut] + b"\0" * (len(content) - cut))  # a hole, as after a crash
-        assert not whole(tmp_path, 3) or content[cut:].strip(b"\0") == b"", cut
+        assert not is_complete(tmp_path, 3) or content[cut:].strip(b"\0") == b"", cut
     random = np.random.default_rng(0)
     for place in random.integers(0, len(content), 200):
         flipped = bytearray(content)
         flipped[place] ^= 1 << int(random.integers(8))
         path.write_bytes(flipped)
-        assert not whole(tmp_path, 3) or json_alike(flipped, content), place
+        assert not is_complete(tmp_path, 3) or json_alike(flipped, content), place
     path.write_bytes(content)
-    assert whole(tmp_path, 3)
+    assert is_complete(tmp_path, 3)
 
 
 def json_alike(a, b):
@@ -91,7 +91,7 @@ def json_alike(a, b):
 
 def test_one_without_its_other_half_is_refused(tmp_path):
     for kind in ("safetensors", "json"):
-        saved(tmp_path, 3)
+        save_rounds(tmp_path, 3)
         (tmp_path / f"0000000003.{kind}").unlink()
         with pytest.raises(
             checkpoint.DamagedCheckpoint, match="0000000003: not a whole checkpoint"
@@ -100,7 +100,7 @@ def test_one_without_its_other_half_is_refused(tmp_path):
 
 
 def test_arrays_of_another_checkpoint_are_refused(tmp_path):
-    saved(tmp_path, 3, 4)
+    save_rounds(tmp_path, 3, 4)
     os.replace(tmp_path / "0000000003.safetensors", tmp_path / "0000000004.safetensors")
     with pytest.raises(
         checkpoint.DamagedCheckpoint, match=r"its digest is not the one in 0000000004\.json"

@@ -16,9 +16,9 @@ COSTS = ("round", "samples", "bytes", "seconds")
 
 def entry(run, k):
     """Evaluation k of a run: every number is another."""
-    own = {"accuracy": [0.1 * k] * 2, "upper_loss": [1.0, 2.0]}
+    per_agent = {"accuracy": [0.1 * k] * 2, "upper_loss": [1.0, 2.0]}
     named = {name: run + 10.0 * i + k for i, name in enumerate((*PANELS, "accuracy"), 1)}
-    return {"agents": own} | named | {name: i + 100.0 * k for i, name in enumerate(COSTS)}
+    return {"agents": per_agent} | named | {name: i + 100.0 * k for i, name in enumerate(COSTS)}
 
 
 @pytest.mark.parametrize("along", COSTS)

@@ -34,20 +34,20 @@ FILES += [
 ]
 
 
-def saved(round):
+def make_snapshot(round):
     """A run of which all is known, as it stands after `round` rounds."""
     state = {".t": np.int32(round), ".state.x": np.full(3, 0.5**round)}
     entries = [
         {"round": t, "metric": 1 / (1 + t), "seconds": 0.1 * t} for t in range(0, round + 1, 3)
     ]
-    own = [{"loss": np.array([t, 2.0 * t])} for t in range(0, round + 1, 3)]
-    return Snapshot(state, {}, 0.1 * round, entries, own)
+    per_agent = [{"loss": np.array([t, 2.0 * t])} for t in range(0, round + 1, 3)]
+    return Snapshot(state, {}, 0.1 * round, entries, per_agent)
 
 
-def go_on(writer, since, until=ROUNDS):
+def record_until(writer, since, until=ROUNDS):
     for round in range(since + 3, until + 1, 3):
-        writer.record_snapshot(saved(round))
-    return writer.final_digest(saved(until).arrays[".state.x"], 0.0)
+        writer.record_snapshot(make_snapshot(round))
+    return writer.final_digest(make_snapshot(until).arrays[".state.x"], 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +56,14 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("small") / "run"
     with Writer(path, checkpoint_interval=0) as writer:
         writer.begin(BEGUN | {"status": "running"}, CONFIG)
-        go_on(writer, -3, STOPPED)
+        record_until(writer, -3, STOPPED)
     assert checkpoint.saved_rounds(path / "checkpoint") == [9, 12]
     (path / ".lock").unlink()
-    whole = path.with_name("whole")
-    shutil.copytree(path, whole)
-    with Writer(whole, checkpoint_interval=1e9) as writer:
+    copy = path.with_name("whole")
+    shutil.copytree(path, copy)
+    with Writer(copy, checkpoint_interval=1e9) as writer:
         writer.restore()
-        yield path, go_on(writer, STOPPED)
+        yield path, record_until(writer, STOPPED)
 
 
 def contents(path):
@@ -72,13 +72,13 @@ def contents(path):
 
 
 def lines_of(content):
-    found = set()
+    lines = set()
     for raw in content.split(b"\n")[:-1]:
         try:
-            found.add(json.dumps(metrics_file.parse_line(raw), sort_keys=True))
+            lines.add(json.dumps(metrics_file.parse_line(raw), sort_keys=True))
         except Exception:
             continue
-    return found
+    return lines
 
 
 KINDS = "cut", "flip", "garbage", "delete", "empty", "line", "append"
@@ -99,7 +99,7 @@ def damage(path, kind, where, noise):
     if not path.exists():
         return
     content = path.read_bytes()
-    at = int(where * len(content))
+    position = int(where * len(content))
     if kind == "delete":
         return path.unlink()
     if kind == "line":
@@ -108,12 +108,12 @@ def damage(path, kind, where, noise):
         content = b"\n".join(rows)
     elif kind == "flip" and content:
         flipped = bytearray(content)
-        flipped[at] ^= 1 + noise[0] % 255
+        flipped[position] ^= 1 + noise[0] % 255
         content = bytes(flipped)
     else:
         content = {
-            "cut": content[:at],
-            "garbage": content[:at] + noise + content[at + len(noise) :],
+            "cut": content[:position],
+            "garbage": content[:position] + noise + content[position + len(noise) :],
             "empty": b"",
             "append": content + noise,
         }.get(kind, content)
@@ -125,7 +125,7 @@ def damage(path, kind, where, noise):
 @example([("metrics.jsonl", "line", 0.4, b"garbage")])
 @example([(FILES[4], "cut", 0.5, b"-"), (FILES[6], "cut", 0.5, b"-")])
 @example([("manifest.json", "delete", 0.0, b"-"), *((f, "delete", 0.0, b"-") for f in FILES[3:])])
-def test_random_damage_to_random_files(folder, tmp_path_factory, found):
+def test_random_damage_to_random_files(folder, tmp_path_factory, damage_list):
     """It goes on to the digest of the run that nobody disturbed, or refuses and touches nothing.
 
     What was readable is still there: under its name, set aside, or gone beyond.
@@ -133,39 +133,41 @@ def test_random_damage_to_random_files(folder, tmp_path_factory, found):
     source, digest = folder
     path = tmp_path_factory.mktemp("case") / "run"
     shutil.copytree(source, path)
-    for name, *how in found:
+    for name, *how in damage_list:
         damage(path / name, *how)
     before = contents(path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda stream: None)
         with Writer(path, checkpoint_interval=1e9) as writer:
             try:
-                given, _ = writer.restore()
+                snapshot, _ = writer.restore()
             except UnrecoverableRun as error:
                 assert contents(path) == before
                 assert "restore" in str(error)
                 return
-            if given is None:
+            if snapshot is None:
                 assert not plan_recovery(path).had_checkpoint
                 writer.begin(BEGUN | {"status": "running"}, CONFIG)
             else:
-                at = int(given.arrays[".t"])
+                round = int(snapshot.arrays[".t"])
                 np.testing.assert_array_equal(
-                    given.arrays[".state.x"], saved(at).arrays[".state.x"]
+                    snapshot.arrays[".state.x"], make_snapshot(round).arrays[".state.x"]
                 )
-            came = go_on(writer, -3 if given is None else at)
-    assert came == digest
+            reached_digest = record_until(writer, -3 if snapshot is None else round)
+    assert reached_digest == digest
     after = contents(path)
-    told = lines_of(b"".join(raw for name, raw in after.items() if "metrics" in name))
+    lines_left = lines_of(b"".join(raw for name, raw in after.items() if "metrics" in name))
     true = lines_of((source / "metrics.jsonl").read_bytes())  # damage can make a line another one
     for name, content in before.items():
-        kept = content in after.values() or (name == "manifest.json" and name in after)
-        assert kept or (name == "metrics.jsonl" and lines_of(content) & true <= told), name
+        is_preserved = content in after.values() or (name == "manifest.json" and name in after)
+        assert is_preserved or (
+            name == "metrics.jsonl" and lines_of(content) & true <= lines_left
+        ), name
     shutil.rmtree(path.parent)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def undisturbed(tmp_path_factory):
     """A real run that nobody disturbed, its problem, and the same stopped at round 12."""
     place = tmp_path_factory.mktemp("real")
     experiment = tiny(checkpoint_seconds=0.0)
@@ -179,9 +181,9 @@ def whole(tmp_path_factory):
         yield manifest, problem, place / "run"
 
 
-def resumed(whole, tmp_path, how, overrides=ResumeOverrides()):
+def resume_after(undisturbed, tmp_path, how, overrides=ResumeOverrides()):
     """The stopped run gone on with after `how` was done to its folder."""
-    manifest, problem, source = whole
+    manifest, problem, source = undisturbed
     path, watch, experiment = tmp_path / "run", RecordingListener(), tiny(checkpoint_seconds=0.0)
     shutil.copytree(source, path)
     how(path)
@@ -197,24 +199,29 @@ def spoil_line(path: Path):
     (path / "metrics.jsonl").write_bytes(b"\n".join([*raw[:1], b"garbage", *raw[2:]]))
 
 
-def test_a_garbled_line_costs_that_line_only(whole, tmp_path):
-    path, said = resumed(whole, tmp_path, spoil_line)
-    assert any("damaged lines" in one for one in said)
-    assert any("evaluations up to round 12 are lost; the run itself is not" in one for one in said)
+def test_a_garbled_line_costs_that_line_only(undisturbed, tmp_path):
+    path, messages = resume_after(undisturbed, tmp_path, spoil_line)
+    assert any("damaged lines" in message for message in messages)
+    assert any(
+        "evaluations up to round 12 are lost; the run itself is not" in message
+        for message in messages
+    )
     rounds = [line["round"] for line in open_run(path).lines]
     assert rounds == [0, *range(6, 25, 3)]  # and not the 3 whose line it was
     assert b"garbage" in (path / "metrics.jsonl.damaged-1").read_bytes()
 
 
-def test_all_lines_gone(whole, tmp_path):
+def test_a_run_resumes_without_its_lines(undisturbed, tmp_path):
     """The rounds to come depend on the checkpoint alone; where it stands is measured again."""
-    path, _ = resumed(whole, tmp_path, lambda path: (path / "metrics.jsonl").unlink())
+    path, _ = resume_after(undisturbed, tmp_path, lambda path: (path / "metrics.jsonl").unlink())
     assert [line["round"] for line in open_run(path).lines] == [12, 15, 18, 21, 24]
 
 
-def test_a_damaged_manifest_is_written_anew(whole, tmp_path):
-    path, said = resumed(whole, tmp_path, lambda p: (p / "manifest.json").write_text("{]"))
-    assert any("manifest.json is damaged" in one for one in said)
+def test_a_damaged_manifest_is_written_again(undisturbed, tmp_path):
+    path, messages = resume_after(
+        undisturbed, tmp_path, lambda p: (p / "manifest.json").write_text("{]")
+    )
+    assert any("manifest.json is damaged" in message for message in messages)
     assert (path / "manifest.json.damaged-1").read_text() == "{]"
 
 
@@ -223,24 +230,26 @@ def cut_checkpoints(path):
         file.write_bytes(file.read_bytes()[:50])
 
 
-def test_a_fresh_start_is_asked_for(whole, tmp_path):
+def test_a_fresh_start_is_asked_for(undisturbed, tmp_path):
     with pytest.raises(UnrecoverableRun, match=r"none of its checkpoints can be read.*--restart"):
-        resumed(whole, tmp_path / "asked", cut_checkpoints)
-    path, said = resumed(whole, tmp_path / "told", cut_checkpoints, ResumeOverrides(restart=True))
-    assert any("started again from round 0; moved aside" in one for one in said)
-    kept = sorted(file.name for file in (path / "checkpoint").glob("*.damaged-1"))
-    assert len(kept) == 4 and (path / "metrics.jsonl.damaged-1").is_file()
+        resume_after(undisturbed, tmp_path / "asked", cut_checkpoints)
+    path, messages = resume_after(
+        undisturbed, tmp_path / "told", cut_checkpoints, ResumeOverrides(restart=True)
+    )
+    assert any("started again from round 0; moved aside" in message for message in messages)
+    set_aside = sorted(file.name for file in (path / "checkpoint").glob("*.damaged-1"))
+    assert len(set_aside) == 4 and (path / "metrics.jsonl.damaged-1").is_file()
 
 
-def test_another_config_is_refused(whole, tmp_path):
+def test_another_config_is_refused(undisturbed, tmp_path):
     def change(path):
-        told = (path / "config.toml").read_text()
-        (path / "config.toml").write_text(told.replace("alpha = 0.05", "alpha = 0.06"))
+        text = (path / "config.toml").read_text()
+        (path / "config.toml").write_text(text.replace("alpha = 0.05", "alpha = 0.06"))
 
     with pytest.raises(
         UnrecoverableRun, match="differs from the file that started the run; restore it"
     ):
-        resumed(whole, tmp_path, change)
+        resume_after(undisturbed, tmp_path, change)
 
 
 def rows_of(place, cell):
@@ -248,7 +257,7 @@ def rows_of(place, cell):
     (place / "rows.csv").write_text("\n".join(["u,v,label", f"{cell},1,0", *lines]))
 
 
-def test_changed_data_is_refused_or_confessed(tmp_path, monkeypatch):
+def test_changed_data_is_refused_or_recorded(tmp_path, monkeypatch):
     """One cell of the table, after the run has begun."""
     skip_measures(monkeypatch)
     rows_of(tmp_path, 3)
@@ -264,32 +273,34 @@ def test_changed_data_is_refused_or_confessed(tmp_path, monkeypatch):
     with without_optimizations():
         (after,) = plan_resume(path).execute(watch, overrides=ResumeOverrides(changed_data=True))
     (confessed,) = after["changed"]
-    assert confessed["round"] == 0 and any("rows.csv" in one for one in confessed["what"])
-    assert any("continues although" in one for one in watch.messages)
+    assert confessed["round"] == 0 and any("rows.csv" in message for message in confessed["what"])
+    assert any("continues although" in message for message in watch.messages)
 
 
-def test_other_packages_too(whole, tmp_path):
+def test_changed_packages_are_refused_or_recorded(undisturbed, tmp_path):
     def older(path):
-        told = json.loads((path / "manifest.json").read_text())
-        told["versions"]["jax"] = "0.0.1"
-        (path / "manifest.json").write_text(json.dumps(told))
+        manifest = json.loads((path / "manifest.json").read_text())
+        manifest["versions"]["jax"] = "0.0.1"
+        (path / "manifest.json").write_text(json.dumps(manifest))
 
     with pytest.raises(BadExperiment, match=r"started with jax 0\.0\.1.*--changed-data"):
-        resumed(whole, tmp_path / "refused", older)
-    path, _ = resumed(whole, tmp_path / "told", older, ResumeOverrides(changed_data=True))
+        resume_after(undisturbed, tmp_path / "refused", older)
+    path, _ = resume_after(
+        undisturbed, tmp_path / "told", older, ResumeOverrides(changed_data=True)
+    )
     assert "jax 0.0.1" in open_run(path).manifest["changed"][0]["what"][0]
 
 
-def test_the_command_says_it_in_one_sentence(whole, tmp_path):
+def test_the_command_explains_damage_in_one_sentence(undisturbed, tmp_path):
     (tmp_path / "runs").mkdir()
     path = tmp_path / "runs" / "tiny"
-    shutil.copytree(whole[2], path)
+    shutil.copytree(undisturbed[2], path)
     cut_checkpoints(path)
-    found = CliRunner().invoke(cli.app, ["resume", str(path)])
-    assert found.exit_code == 2 and "--restart" in found.stderr
+    result = CliRunner().invoke(cli.app, ["resume", str(path)])
+    assert result.exit_code == 2 and "--restart" in result.stderr
     (path / "manifest.json").write_text("{]")
     for words in (["show", str(path)], ["report", str(path)]):
-        found = CliRunner().invoke(cli.app, words)
-        assert found.exit_code == 2 and "manifest.json is damaged" in found.stderr, words
-    found = CliRunner().invoke(cli.app, ["list", str(tmp_path / "runs")])
-    assert found.exit_code == 0 and "manifest.json is damaged" in found.stderr
+        result = CliRunner().invoke(cli.app, words)
+        assert result.exit_code == 2 and "manifest.json is damaged" in result.stderr, words
+    result = CliRunner().invoke(cli.app, ["list", str(tmp_path / "runs")])
+    assert result.exit_code == 0 and "manifest.json is damaged" in result.stderr

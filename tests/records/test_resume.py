@@ -31,7 +31,7 @@ class Killed(BaseException):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def undisturbed(tmp_path_factory):
     """The run that nobody disturbed, and its problem: compiled once."""
     path = tmp_path_factory.mktemp("whole") / "run"
     experiment = tiny()
@@ -40,7 +40,7 @@ def whole(tmp_path_factory):
         yield run_experiment(experiment, path, problem=problem), problem, open_run(path)
 
 
-def deadly(patch, writes, share):
+def kill_after(patch, writes, share):
     """Let `writes` writes happen, and `share` of the next one; then nothing any more.
 
     A write is an appended line, or a file replaced, of which half the shares leave a part under the
@@ -56,10 +56,10 @@ def deadly(patch, writes, share):
 
     append, replace = metrics_file.MetricsFile.append, checkpoint.replace_file
 
-    def append_or_die(self, entry, own):
+    def append_or_die(self, entry, per_agent):
         before = self.path.stat().st_size
         lives = alive()
-        append(self, entry, own)
+        append(self, entry, per_agent)
         if not lives:
             after = self.path.stat().st_size
             os.truncate(self.path, before + int(share * (after - before)))
@@ -78,10 +78,10 @@ def deadly(patch, writes, share):
     patch.setattr(checkpoint, "replace_file", replace_or_die)
 
 
-def test_two_dozen_kills_leave_no_trace(whole, tmp_path, monkeypatch):
+def test_two_dozen_kills_leave_no_trace(undisturbed, tmp_path, monkeypatch):
     """At random writes and random parts of them, several times in a run, with many checkpoints
     or few: the digest is that of the run that nobody disturbed, and so is every line."""
-    manifest, problem, stored = whole
+    manifest, problem, stored = undisturbed
     random = np.random.default_rng(2023)
     kills = number = 0
     resumed = set()
@@ -91,7 +91,7 @@ def test_two_dozen_kills_leave_no_trace(whole, tmp_path, monkeypatch):
         path = tmp_path / str(number)
         for _ in range(int(random.integers(1, 4))):
             with monkeypatch.context() as patch:
-                deadly(patch, int(random.integers(0, 30)), random.random())
+                kill_after(patch, int(random.integers(0, 30)), random.random())
                 try:
                     run_experiment(experiment, path, problem=problem)
                     break
@@ -102,9 +102,9 @@ def test_two_dozen_kills_leave_no_trace(whole, tmp_path, monkeypatch):
         after = run_experiment(experiment, path, watch, problem=problem)
         resumed.add(seen[0])
         assert after["digest"] == manifest["digest"] and after["status"] == "finished"
-        found = open_run(path)
-        assert without_seconds(found.lines) == without_seconds(stored.lines)
-        assert found.digest() == manifest["digest"]
+        resumed_run = open_run(path)
+        assert without_seconds(resumed_run.lines) == without_seconds(stored.lines)
+        assert resumed_run.digest() == manifest["digest"]
         for key in ("costs", "traffic", "messages", "resolved"):
             assert after[key] == manifest[key]
     assert len(resumed) > 4  # some began anew, others went on from different rounds
@@ -114,9 +114,9 @@ def without_seconds(lines):
     return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
 
 
-def test_a_torn_checkpoint_is_found_out_and_the_one_before_it_used(whole, tmp_path):
+def test_a_torn_checkpoint_is_detected_and_the_one_before_it_used(undisturbed, tmp_path):
     """Cut at every 4 kB, and with flipped bits: nothing is lost but the rounds since."""
-    manifest, problem, _ = whole
+    manifest, problem, _ = undisturbed
     experiment = tiny(checkpoint_seconds=0.0)
     path = tmp_path / "run"
 
@@ -127,17 +127,17 @@ def test_a_torn_checkpoint_is_found_out_and_the_one_before_it_used(whole, tmp_pa
     with pytest.raises(Killed):
         run_experiment(experiment, path, RecordingListener(interrupt), problem=problem)
     assert checkpoint.saved_rounds(path / "checkpoint") == [9, 12]
-    kept = {file: file.read_bytes() for file in (path / "checkpoint").iterdir()}
+    contents = {file: file.read_bytes() for file in (path / "checkpoint").iterdir()}
     lines = (path / "metrics.jsonl").read_bytes()
     arrays, notes = (path / "checkpoint" / f"0000000012.{k}" for k in ("safetensors", "json"))
-    damages = [(arrays, kept[arrays][:cut]) for cut in range(0, len(kept[arrays]), 4096)]
-    damages += [(notes, kept[notes][:cut]) for cut in range(0, len(kept[notes]), 4096)]
-    for place in (0, 100, len(kept[arrays]) - 1):
-        flipped = bytearray(kept[arrays])
+    damages = [(arrays, contents[arrays][:cut]) for cut in range(0, len(contents[arrays]), 4096)]
+    damages += [(notes, contents[notes][:cut]) for cut in range(0, len(contents[notes]), 4096)]
+    for place in (0, 100, len(contents[arrays]) - 1):
+        flipped = bytearray(contents[arrays])
         flipped[place] ^= 1
         damages.append((arrays, bytes(flipped)))
     for file, content in damages:
-        for name, whole_content in kept.items():
+        for name, whole_content in contents.items():
             name.write_bytes(whole_content)
         (path / "metrics.jsonl").write_bytes(lines)
         file.write_bytes(content)
@@ -146,7 +146,8 @@ def test_a_torn_checkpoint_is_found_out_and_the_one_before_it_used(whole, tmp_pa
         after = run_experiment(experiment, path, watch, problem=problem)
         assert seen[0] == 9 and after["digest"] == manifest["digest"]
         assert any(
-            "0000000012" in said and "earlier one is used" in said for said in watch.messages
+            "0000000012" in message and "earlier one is used" in message
+            for message in watch.messages
         )
 
 
@@ -175,8 +176,8 @@ def test_large_checkpoints_are_cut_at_every_page_too(tmp_path):
         assert writer.metrics.lines() == [{"round": 0, "metric": 1.0, "agents": {}}]
 
 
-def test_asked_to_stop_it_saves_and_says_so(whole, tmp_path):
-    manifest, problem, _ = whole
+def test_asked_to_stop_it_saves_and_says_so(undisturbed, tmp_path):
+    manifest, problem, _ = undisturbed
     path, seen = tmp_path / "run", []
     watch = RecordingListener(lambda entries: seen.append(entries[-1]["round"]))
     with pytest.raises(KeyboardInterrupt):
@@ -205,7 +206,7 @@ def test_steps_that_chose_themselves_are_kept(tmp_path):
     assert after["costs"] == expected["costs"] and after["traffic"] == expected["traffic"]
 
 
-def test_a_run_that_goes_back_on_itself_is_gone_on_with_too(tmp_path, monkeypatch):
+def test_a_run_that_rolls_back_is_resumed_too(tmp_path, monkeypatch):
     """Steps too large, shrunk on the way: the states to go back to are in the checkpoint."""
     wild = TINY["algorithm"] | {"steps": {"alpha": 0.05, "beta": 1.5, "eta": 0.3, "gamma": 0.3}}
     settings = {"algorithm": wild, "rounds": 900, "every": 60, "on_divergence": "shrink"}
@@ -216,7 +217,7 @@ def test_a_run_that_goes_back_on_itself_is_gone_on_with_too(tmp_path, monkeypatc
         problem = jobs.build_problem(experiment, "tiny.toml")
         expected = run_experiment(experiment, tmp_path / "whole", watch, problem=problem)
         assert expected["resolved"]["shrunk"] == 0.25
-        assert any("lost in round 99; back to round 0" in said for said in watch.messages)
+        assert any("lost in round 99; back to round 0" in message for message in watch.messages)
         assert seen == [0, 60, *range(60, 901, 60)]
         lines = open_run(tmp_path / "whole").lines
         assert [line["round"] for line in lines] == list(range(0, 901, 60))
@@ -225,16 +226,16 @@ def test_a_run_that_goes_back_on_itself_is_gone_on_with_too(tmp_path, monkeypatc
             with pytest.raises(KeyboardInterrupt):
                 run_experiment(experiment, path, watch, lambda: seen[-1] == stop, problem)
             with monkeypatch.context() as patch, pytest.raises(Killed):
-                deadly(patch, int(random.integers(0, 4)), random.random())
+                kill_after(patch, int(random.integers(0, 4)), random.random())
                 run_experiment(experiment, path, problem=problem)
             after = run_experiment(experiment, path, problem=problem)
             assert after["digest"] == expected["digest"]
             assert after["resolved"] == expected["resolved"]
 
 
-def test_lost_lines_are_made_again(whole, tmp_path):
+def test_lost_lines_are_made_again(undisturbed, tmp_path):
     """A checkpoint that knows more than the lines do is of no use."""
-    manifest, problem, _ = whole
+    manifest, problem, _ = undisturbed
     path, seen = tmp_path / "run", []
     watch = RecordingListener(lambda entries: seen.append(entries[-1]["round"]))
     with pytest.raises(KeyboardInterrupt):
@@ -243,17 +244,17 @@ def test_lost_lines_are_made_again(whole, tmp_path):
     (path / "metrics.jsonl").write_bytes(b"".join(lines[:2]))
     watch = RecordingListener()
     assert run_experiment(tiny(), path, watch, problem=problem)["digest"] == manifest["digest"]
-    assert any("metrics.jsonl lacks round 9" in said for said in watch.messages)
+    assert any("metrics.jsonl lacks round 9" in message for message in watch.messages)
 
 
-def test_two_processes_do_not_write_into_one_folder(whole, tmp_path):
-    _, problem, _ = whole
+def test_two_processes_do_not_write_into_one_folder(undisturbed, tmp_path):
+    _, problem, _ = undisturbed
     with Writer(tmp_path):
         with pytest.raises(FolderBusy, match="another process is running it"):
             run_experiment(tiny(), tmp_path, problem=problem)
 
 
-def test_a_run_is_not_gone_on_with_on_another_problem(tmp_path):
+def test_a_run_is_not_resumed_on_another_problem(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import diamond\n\ndef make(agents: int = 3):\n"
         "    return diamond.gallery.quadratic(agents, 2, 2, 6)\n"
@@ -283,13 +284,13 @@ def test_kill_9_and_resume(tmp_path, monkeypatch):
     for command, lines in ((commands[0], 20), (commands[1], 90)):
         child = subprocess.Popen([*words, *command], cwd=tmp_path, env=environment)
         deadline = time.monotonic() + 300
-        while child.poll() is None and count(folder / "metrics.jsonl") < lines:
+        while child.poll() is None and count_lines(folder / "metrics.jsonl") < lines:
             assert time.monotonic() < deadline
             time.sleep(0.002)
         child.send_signal(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
     assert json.loads((folder / "manifest.json").read_text())["status"] == "running"
-    left = count(folder / "metrics.jsonl")
+    left = count_lines(folder / "metrics.jsonl")
     assert 90 <= left < 401
     with without_optimizations():
         manifest = plan_resume(folder).execute(RecordingListener())[0]
@@ -297,5 +298,5 @@ def test_kill_9_and_resume(tmp_path, monkeypatch):
     assert manifest["digest"] == reference["digest"]
 
 
-def count(path: Path) -> int:
+def count_lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0

@@ -20,7 +20,7 @@ from diamond.records.metrics_file import MetricsFile
 from diamond.records.result_table import average_over_seeds, format_csv, format_latex, make_rows
 from diamond.records.trajectory_digest import digest_checkpoint, digest_trajectory
 
-OWN = {"consensus": np.array([0.25, 0.5], np.float32)}
+PER_AGENT = {"consensus": np.array([0.25, 0.5], np.float32)}
 
 
 @pytest.fixture(scope="module")
@@ -34,23 +34,23 @@ def two(tmp_path_factory):
 
 
 def test_the_manifest_says_what_the_run_was(two):
-    found = folder_reader.open_run(two / "both" / "seed1").manifest
-    assert (found["format"], found["status"], found["message"]) == (1, "finished", "")
-    assert found["versions"]["diamond"] == diamond.__version__
-    assert found["precision"] == "float32" and found["seed"] == 1 and found["batch"] == 2
-    assert (found["rounds"], found["every"], found["sampling"]) == (24, 3, "blocks")
-    ring = found["network"]
+    manifest = folder_reader.open_run(two / "both" / "seed1").manifest
+    assert (manifest["format"], manifest["status"], manifest["message"]) == (1, "finished", "")
+    assert manifest["versions"]["diamond"] == diamond.__version__
+    assert manifest["precision"] == "float32" and manifest["seed"] == 1 and manifest["batch"] == 2
+    assert (manifest["rounds"], manifest["every"], manifest["sampling"]) == (24, 3, "blocks")
+    ring = manifest["network"]
     assert ring["edges"] == [[0, 1], [0, 2], [1, 2]] and ring["mixing"] == "laplacian"
     assert ring["lam"] == diamond.network.ring(3).lam
-    problem = found["problem"]
+    problem = manifest["problem"]
     assert (problem["agents"], problem["x_size"], problem["y_size"]) == (3, 2, 2)
     assert problem["rows"] == {"train": [6, 6, 6], "valid": [6, 6, 6]}
-    assert found["algorithm"]["options"]["hypergradient"] == {"name": "neumann", "terms": 3}
-    assert found["resolved"] == {}  # nothing is measured before the first round
+    assert manifest["algorithm"]["options"]["hypergradient"] == {"name": "neumann", "terms": 3}
+    assert manifest["resolved"] == {}  # nothing is measured before the first round
     lines = folder_reader.open_run(two / "both" / "seed1").lines
-    assert np.mean(found["costs"]["samples"]) == lines[-1]["samples"]
-    assert sum(sent for *_, sent in found["traffic"]) == lines[-1]["bytes"]
-    assert found["started"] <= found["finished"] and found["wall_seconds"] > 0
+    assert np.mean(manifest["costs"]["samples"]) == lines[-1]["samples"]
+    assert sum(sent for *_, sent in manifest["traffic"]) == lines[-1]["bytes"]
+    assert manifest["started"] <= manifest["finished"] and manifest["wall_seconds"] > 0
 
 
 def test_the_lines_are_the_history_of_the_run(two):
@@ -66,8 +66,8 @@ def test_the_lines_are_the_history_of_the_run(two):
             np.testing.assert_array_equal([line[name] for line in lines], values)
     for name, values in expected.per_agent.items():
         np.testing.assert_array_equal([line["agents"][name] for line in lines], values)
-    found = folder_reader.open_run(two / "both" / "seed1")
-    assert digest_trajectory(lines, expected.x, expected.y) == found.manifest["digest"]
+    stored_run = folder_reader.open_run(two / "both" / "seed1")
+    assert digest_trajectory(lines, expected.x, expected.y) == stored_run.manifest["digest"]
 
 
 def test_the_digest_knows_every_bit_but_the_clock():
@@ -94,14 +94,16 @@ def test_torn_lines_are_left_out_and_cut_off(tmp_path):
     metrics = MetricsFile(tmp_path / "metrics.jsonl")
     assert metrics.lines() == [] and metrics.truncate(5) == []
     for round in (0, 5, 10):
-        metrics.append({"round": round, "metric": float("inf")}, OWN)
-    whole = metrics.path.read_bytes()
-    for cut in range(len(whole)):
-        metrics.path.write_bytes(whole[:cut])
-        assert [line["round"] for line in metrics.lines()] == [0, 5, 10][: whole[:cut].count(b"\n")]
-    metrics.path.write_bytes(whole + b'{"round": 15, "agents": {}')
+        metrics.append({"round": round, "metric": float("inf")}, PER_AGENT)
+    content = metrics.path.read_bytes()
+    for cut in range(len(content)):
+        metrics.path.write_bytes(content[:cut])
+        assert [line["round"] for line in metrics.lines()] == [0, 5, 10][
+            : content[:cut].count(b"\n")
+        ]
+    metrics.path.write_bytes(content + b'{"round": 15, "agents": {}')
     assert [line["round"] for line in metrics.truncate(5)] == [0, 5]
-    metrics.append({"round": 10, "metric": 1.0}, OWN)
+    metrics.append({"round": 10, "metric": 1.0}, PER_AGENT)
     np.testing.assert_array_equal([line["metric"] for line in metrics.lines()], [np.nan] * 2 + [1])
     assert metrics.lines()[0]["agents"] == {"consensus": [0.25, 0.5]}
 
@@ -129,12 +131,12 @@ def test_what_is_not_finite_is_strict_json_and_read_as_nan(tmp_path):
 
 def test_labels_are_counted_where_there_are_labels():
     rows = [{"a": np.zeros((3, 2)), "b": np.array([0, 2, 2])}, {"a": np.ones((1, 2)), "b": [7]}]
-    of = lambda agents: tabulate_labels([count_labels(rows) for rows in agents])
-    assert of([rows[0], {"a": rows[1]["a"], "b": np.array([7])}]) == [[1, 2, 0], [0, 0, 1]]
-    assert of([{"a": np.zeros((3, 2))}] * 2) is None
-    assert of([{"b": np.arange(500)}]) is None  # numbers, not classes
-    assert of([{"b": np.arange(60)}, {"b": np.arange(60, 120)}]) is None
-    assert of([{"b": np.arange(3), "c": np.arange(3)}]) is None
+    table_of = lambda agents: tabulate_labels([count_labels(rows) for rows in agents])
+    assert table_of([rows[0], {"a": rows[1]["a"], "b": np.array([7])}]) == [[1, 2, 0], [0, 0, 1]]
+    assert table_of([{"a": np.zeros((3, 2))}] * 2) is None
+    assert table_of([{"b": np.arange(500)}]) is None  # numbers, not classes
+    assert table_of([{"b": np.arange(60)}, {"b": np.arange(60, 120)}]) is None
+    assert table_of([{"b": np.arange(3), "c": np.arange(3)}]) is None
 
 
 def test_tables_of_runs(two):
@@ -154,10 +156,10 @@ def test_tables_of_runs(two):
 
 def test_runs_that_diverged_are_counted_apart():
     sound = {"algorithm": "a", "network": "n", "status": "finished", "metric": 1.0}
-    lost = sound | {"status": "diverged", "metric": float("inf")}
-    (mean,) = average_over_seeds([sound, lost])
+    diverged = sound | {"status": "diverged", "metric": float("inf")}
+    (mean,) = average_over_seeds([sound, diverged])
     assert (mean["metric"], mean["metric_sd"], mean["diverged"]) == (1.0, 0.0, 1)
-    (none,) = average_over_seeds([lost])
+    (none,) = average_over_seeds([diverged])
     assert "metric" not in none and none["diverged"] == 1
 
 
@@ -172,17 +174,19 @@ def test_an_altered_folder_has_another_digest(two, tmp_path):
 
     copy = tmp_path / "copy"
     shutil.copytree(two / "both" / "seed0", copy)
-    found = folder_reader.open_run(copy)
-    assert found.digest() == found.manifest["digest"]
+    stored_run = folder_reader.open_run(copy)
+    assert stored_run.digest() == stored_run.manifest["digest"]
     text = (copy / "metrics.jsonl").read_text().splitlines()
     last = json.loads(text[-1])
     last["metric"] *= 1.0000001
     (copy / "metrics.jsonl").write_text("\n".join([*text[:-1], json.dumps(last)]) + "\n")
-    assert folder_reader.open_run(copy).digest() != found.manifest["digest"]
+    assert folder_reader.open_run(copy).digest() != stored_run.manifest["digest"]
 
 
 def test_folders_are_read_without_jax():
     code = "import sys, diamond.records.result_table, diamond.records.folder_reader as _; "
     code += "print('jax' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "False"

@@ -27,7 +27,7 @@ OPTIONS = dict(alpha=0.05, beta=0.2, eta=0.3, gamma=0.3, batch=3)
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     skip_loss_checks(monkeypatch)
     (tmp_path / "tiny.toml").write_text(TOML)
@@ -35,58 +35,64 @@ def here(tmp_path, monkeypatch):
         yield tmp_path
 
 
-def simulate(problem=None, rounds=15, every=3, **given):
+def simulate(problem=None, rounds=15, every=3, **options):
     algorithm = build("diamond", hypergradient=ESTIMATORS["conjugate_gradient"], **OPTIONS)
     problem = problem or quad()
-    return diamond.simulate(problem, ring(problem.agents), algorithm, rounds, every=every, **given)
+    return diamond.simulate(
+        problem, ring(problem.agents), algorithm, rounds, every=every, **options
+    )
 
 
 def command(*words, code=0):
     env = {"NO_COLOR": "1", "COLUMNS": "150", "TERM": "dumb"}
-    found = CliRunner().invoke(cli.app, [str(word) for word in words], env=env)
-    if found.exception and not isinstance(found.exception, SystemExit):
-        raise found.exception
-    assert found.exit_code == code, found.output
-    return found
+    result = CliRunner().invoke(cli.app, [str(word) for word in words], env=env)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
 
 
 def result(*words):
     return json.loads(command(*words, "--json").stdout)
 
 
-def alike(one, two):
+def assert_same_run(first, second):
     """Whether two runs tell the same, whichever arrays they hold."""
     for name in ("history", "per_agent", "costs"):
-        mine, other = getattr(one, name), getattr(two, name)
-        assert set(mine) == set(other)
-        for key in mine:
-            np.testing.assert_array_equal(mine[key], other[key])
-    assert one.traffic == two.traffic and one.resolved == two.resolved
-    assert (one.rounds, one.seed, one.messages) == (two.rounds, two.seed, two.messages)
-    assert same_bits((one.x, one.y, one.best.x), (two.x, two.y, two.best.x))
-    assert one.best[:2] == two.best[:2]
+        values, other_values = getattr(first, name), getattr(second, name)
+        assert set(values) == set(other_values)
+        for key in values:
+            np.testing.assert_array_equal(values[key], other_values[key])
+    assert first.traffic == second.traffic and first.resolved == second.resolved
+    assert (first.rounds, first.seed, first.messages) == (
+        second.rounds,
+        second.seed,
+        second.messages,
+    )
+    assert same_bits((first.x, first.y, first.best.x), (second.x, second.y, second.best.x))
+    assert first.best[:2] == second.best[:2]
 
 
-def test_a_run_saved_in_python_comes_back(here):
+def test_a_run_saved_in_python_comes_back(folder):
     """x is a list with a dict in it: the problem's own structure, or the same by its names."""
     run = simulate(logistic())
     assert run.problem is logistic() and run.config["algorithm"]["batch"] == 3
     path = run.save("kept")
     with pytest.raises(FileExistsError, match="holds a run already"):
         run.save(path)
-    for found in (diamond.load(path, logistic()), diamond.load(path)):
-        alike(run, found)
-        assert found.network.agents == 3 and found.network.lam == run.network.lam
-        assert found.config["rounds"] == 15 and found.config["every"] == 3
-    assert found.problem is None and isinstance(found.x[1], dict)
+    for loaded in (diamond.load(path, logistic()), diamond.load(path)):
+        assert_same_run(run, loaded)
+        assert loaded.network.agents == 3 and loaded.network.lam == run.network.lam
+        assert loaded.config["rounds"] == 15 and loaded.config["every"] == 3
+    assert loaded.problem is None and isinstance(loaded.x[1], dict)
     again = diamond.load(path, logistic()).save("again")
     assert open_run(again).digest() == open_run(path).manifest["digest"]
     with pytest.raises(ValueError, match="does not know its problem"):
-        found.save("third")
+        loaded.save("third")
     with pytest.raises(ValueError, match=r"\.state\.x of the run is not there"):
         diamond.load(path, quad())
     with pytest.raises(FileNotFoundError, match=r"no run found"):
-        diamond.load(here)
+        diamond.load(folder)
 
 
 def test_names_of_leaves_are_a_tree_again():
@@ -97,7 +103,7 @@ def test_names_of_leaves_are_a_tree_again():
     assert rebuild_tree({".x": 1, ".y[0]": 2})._asdict() == {"x": 1, "y": [2]}
 
 
-def test_a_run_from_a_file_comes_back_with_its_problem(here, float32):
+def test_a_run_from_a_file_comes_back_with_its_problem(folder, float32):
     command("run", "tiny.toml", "--quiet")
     run = diamond.load("runs/tiny")
     assert run.status == "finished" and run.rounds == 24 and run.problem.agents == 3
@@ -106,8 +112,8 @@ def test_a_run_from_a_file_comes_back_with_its_problem(here, float32):
         run.problem, run.network, cli_algorithm(run), run.rounds, every=run.config["every"]
     )
     run.history.pop("seconds"), again.history.pop("seconds")
-    alike(run, again)
-    (here / "runs/tiny/config.toml").write_text("problem = 3\n")
+    assert_same_run(run, again)
+    (folder / "runs/tiny/config.toml").write_text("problem = 3\n")
     with pytest.warns(RuntimeWarning, match="cannot be rebuilt"):
         assert diamond.load("runs/tiny").problem is None
 
@@ -119,7 +125,7 @@ def cli_algorithm(run):
     return read_algorithm(run.config["algorithm"]).build()
 
 
-def test_the_best_round_is_kept_through_a_stop(here):
+def test_the_best_round_is_kept_through_a_stop(folder):
     """Of a run that overshoots, the best is not the last; a checkpoint knows it."""
     saved = []
     run = simulate(rounds=12, on_progress=saved.append)
@@ -140,7 +146,7 @@ def test_the_best_round_is_kept_through_a_stop(here):
 
 
 @cache
-def whole():
+def long_run():
     """The run that nothing stops."""
     return simulate(rounds=60)
 
@@ -157,7 +163,7 @@ def test_a_run_stops_where_it_is_told(stop, why):
     assert run.rounds < 60 and run.message.startswith(f"stopped at round {run.rounds}: {why} ")
     count = len(run.history["round"])
     for name in set(run.history) - {"seconds"}:
-        np.testing.assert_array_equal(run.history[name], whole().history[name][:count])
+        np.testing.assert_array_equal(run.history[name], long_run().history[name][:count])
     entries = [dict(zip(run.history, row)) for row in zip(*run.history.values())]
     met = [bool(stopping.stop_reason(stop, entry)) for entry in entries]
     assert met == [False] * (count - 1) + [True]
@@ -168,83 +174,83 @@ def test_a_metric_that_rises_ends_a_run_from_above():
     assert run.rounds < 30 and run.history["accuracy"][-1] >= 0.5
 
 
-@pytest.mark.parametrize("stop, said", [
+@pytest.mark.parametrize("stop, message", [
     ({"metrik": 1}, "no measure or cost 'metrik'; did you mean metric?"),
     ({"metric": "soon"}, "metric = 'soon'; give a finite number"),
     ({"metric": float("nan")}, "give a finite number"),
     ({"samples": 0}, "a cost ends a run at a number above 0"),
     ({"samples": "<= 3"}, "a cost ends a run at a number above 0"),
 ])  # fmt: skip
-def test_a_stop_that_cannot_be_is_refused(stop, said):
-    with pytest.raises(ValueError, match="stop: ") as found:
+def test_a_stop_that_cannot_be_is_refused(stop, message):
+    with pytest.raises(ValueError, match="stop: ") as error:
         simulate(stop=stop)
-    assert said in str(found.value)
+    assert message in str(error.value)
 
 
 def test_what_can_stop_a_run_is_what_is_measured():
     run = simulate(logistic(), rounds=0)
-    known = {*stopping.MEASURES, *stopping.COSTS, "accuracy"} - {"calls"}  # a sum of three
-    assert {*stopping.CALLS} <= known
-    assert known <= {*run.history} and {*run.history} - known == {
+    names = {*stopping.MEASURES, *stopping.COSTS, "accuracy"} - {"calls"}  # a sum of three
+    assert {*stopping.CALLS} <= names
+    assert names <= {*run.history} and {*run.history} - names == {
         "round",
         "curvature",
         "solver_error",
     }
 
 
-def test_a_finished_run_is_gone_on_with(here):
-    whole = result("run", "tiny.toml", "--out", "whole")["runs"][0]
+def test_a_finished_run_is_extended(folder):
+    long_run = result("run", "tiny.toml", "--out", "whole")["runs"][0]
     command("run", "tiny.toml", "--set", "rounds=12", "--quiet")
-    found = command("run", "tiny.toml", "--rounds", "24")
-    assert "extending runs/tiny to round 24" in found.stderr
+    output = command("run", "tiny.toml", "--rounds", "24")
+    assert "extending runs/tiny to round 24" in output.stderr
     shown = result("show", "runs/tiny")["runs"][0]
-    assert shown["digest"] == whole["digest"] and shown["status"] == "finished"
-    assert "rounds = 24" in (here / "runs/tiny/config.toml").read_text()
-    assert [path.name for path in (here / "runs").iterdir()] == ["tiny"]
-    found = command("run", "tiny.toml", "--rounds", "20", code=2)
-    assert "runs/tiny has 24 rounds already" in found.stderr
+    assert shown["digest"] == long_run["digest"] and shown["status"] == "finished"
+    assert "rounds = 24" in (folder / "runs/tiny/config.toml").read_text()
+    assert [path.name for path in (folder / "runs").iterdir()] == ["tiny"]
+    output = command("run", "tiny.toml", "--rounds", "20", code=2)
+    assert "runs/tiny has 24 rounds already" in output.stderr
     other = command("run", "tiny.toml", "--rounds", "30", "--set", "seed=5", "--quiet")
     assert "folder: runs/tiny-2" in other.stdout
 
 
-def test_a_file_can_say_when_to_stop(here):
+def test_a_file_can_say_when_to_stop(folder):
     stop = ["--set", "stop={upper_loss = 1e9}", "--set", "rounds=1000"]
-    found = command("run", "tiny.toml", *stop)
-    assert "stopped at round 0: upper_loss" in open_run(here / "runs/tiny").manifest["message"]
-    assert "finished" in found.stdout and "\nstopped at round 0: upper_loss" in found.stdout
+    output = command("run", "tiny.toml", *stop)
+    assert "stopped at round 0: upper_loss" in open_run(folder / "runs/tiny").manifest["message"]
+    assert "finished" in output.stdout and "\nstopped at round 0: upper_loss" in output.stdout
     again = result("resume", "runs/tiny")
     assert again["runs"][0]["round"] == 0 and "stopped at round 0" in again["stopped"]["tiny"]
     more = ["run", "tiny.toml", "--rounds", "24"]
     refused = command(*more, *stop[:2], code=2).stderr
     assert "runs/tiny stopped at round 0: upper_loss" in refused and "--set 'stop={}'" in refused
-    found = command(*more, "--set", "stop={}")
-    assert "extending runs/tiny" in found.stderr and "stopped" not in found.stdout
+    output = command(*more, "--set", "stop={}")
+    assert "extending runs/tiny" in output.stderr and "stopped" not in output.stdout
     assert result("show", "runs/tiny")["runs"][0]["round"] == 24
     sweep = "--set", "stop={upper_loss = 1e9}", "--set", "seed=[0, 1]"
-    found = command("compare", "tiny.toml", *sweep)
-    assert "\nseed1 stopped at round 0: upper_loss" in found.stdout
+    output = command("compare", "tiny.toml", *sweep)
+    assert "\nseed1 stopped at round 0: upper_loss" in output.stdout
     wrong = command("check", "tiny.toml", "--set", "stop={metrc = 1}", code=2).stderr
     assert "stop: no measure or cost 'metrc'; did you mean metric?" in wrong
 
 
-def test_the_answer_is_shown_and_exported(here):
+def test_the_answer_is_shown_and_exported(folder):
     command("run", "tiny.toml", "--quiet")
     run = diamond.load("runs/tiny")
     text = command("show", "runs/tiny").stdout
     assert f"best: round {run.best.round}, upper loss {run.best.upper_loss:.4g}" in text
     assert f"x[1]  {np.mean(run.x, 0)[1]: .4g}" in text
     (path,) = command("export", "runs/tiny").stdout.split()
-    with np.load(here / path) as found:
-        np.testing.assert_array_equal(found["x"], run.x)
-        np.testing.assert_array_equal(found["best/y"], run.best.y)
-        np.testing.assert_array_equal(found["history/metric"], run.history["metric"])
+    with np.load(folder / path) as archive:
+        np.testing.assert_array_equal(archive["x"], run.x)
+        np.testing.assert_array_equal(archive["best/y"], run.best.y)
+        np.testing.assert_array_equal(archive["history/metric"], run.history["metric"])
     (path,) = result("export", "runs/tiny", "--to", "safetensors", "--out", "a/x.safetensors")[
         "files"
     ]
     assert path == "a/x.safetensors"
-    assert same_bits(load_file(here / path)["y"], run.y)
+    assert same_bits(load_file(folder / path)["y"], run.y)
     paths = command("export", "runs/tiny", "--to", "csv").stdout.split()
-    x, y, history = (list(csv.reader((here / path).read_text().splitlines())) for path in paths)
+    x, y, history = (list(csv.reader((folder / path).read_text().splitlines())) for path in paths)
     assert x[0] == ["entry", "mean", "agent 0", "agent 1", "agent 2"] and x[1][0] == "x[0]"
     np.testing.assert_array_equal([float(v) for v in x[2][2:]], np.asarray(run.x)[:, 1])
     assert y[0] == ["entry", "agent 0", "agent 1", "agent 2"] and len(history) == 10
@@ -253,7 +259,7 @@ def test_the_answer_is_shown_and_exported(here):
     assert "2 runs are there; name one" in command("export", "runs", code=2).stderr
 
 
-def test_entries_with_names_are_shown_by_them(here, monkeypatch):
+def test_entries_with_names_are_shown_by_them(folder, monkeypatch):
     skip_measures(monkeypatch)
     rows = {"a": np.eye(3), "b": np.zeros(3)}
     loss = lambda x, y, rows: jnp.mean((rows["a"] @ y - rows["b"]) ** 2) + jnp.mean(x**2 + y**2)
@@ -273,7 +279,7 @@ def test_entries_with_names_are_shown_by_them(here, monkeypatch):
     text = command("show", "named").stdout
     assert "  age   " in text and "  dose  " in text
     paths = command("export", "named", "--to", "csv").stdout.split()
-    lines = (here / paths[0]).read_text().splitlines()
+    lines = (folder / paths[0]).read_text().splitlines()
     assert [line.split(",")[0] for line in lines[1:4]] == ["age[0]", "age[1]", "bmi[0]"]
     large = summarize_x({"w": np.zeros(MAX_UNNAMED + 1)}, None)
     assert large == {"size": MAX_UNNAMED + 1} and solution_entries(large) == []
@@ -288,7 +294,7 @@ def ring_of_one():
     return diamond.network.complete(1)
 
 
-def test_a_run_draws_itself(here):
+def test_a_run_draws_itself(folder):
     pytest.importorskip("matplotlib")
-    path = simulate(rounds=3).plot(here / "run.png")
+    path = simulate(rounds=3).plot(folder / "run.png")
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

@@ -36,7 +36,7 @@ def compared(tmp_path_factory):
     return small_run_folders.write_comparison(tmp_path_factory.mktemp("runs") / "small")
 
 
-def test_what_was_found_is_told(compared):
+def test_the_solution_is_shown(compared):
     """Three numbers of x, and the round of the smallest upper loss."""
     run = collect_report_data([compared / "diamond-seed0"])["runs"][0]
     losses = {
@@ -76,32 +76,32 @@ class Page(HTMLParser):
             self.open[2].append(data)
 
     def text(self, tag, **attrs):
-        wanted = [t for name, a, t in self.texts if name == tag and attrs.items() <= a.items()]
-        return ["".join(parts) for parts in wanted]
+        parts_found = [t for name, a, t in self.texts if name == tag and attrs.items() <= a.items()]
+        return ["".join(parts) for parts in parts_found]
 
 
-def built(folder, tmp_path):
+def build_page(folder, tmp_path):
     text = report.build([folder], tmp_path / "report.html").read_text(encoding="utf-8")
     return text, Page(text)
 
 
 def test_it_is_one_small_file_that_asks_for_nothing(compared, tmp_path):
-    text, found = built(compared, tmp_path)
+    text, page = build_page(compared, tmp_path)
     assert len(text.encode()) < 2_000_000
-    for tag, attrs in found.elements:
+    for tag, attrs in page.elements:
         for name in ("src", "href", "action", "data", "srcset", "poster"):
             assert attrs.get(name, "#").startswith(("#", "data:,")), (tag, attrs)
-    assert not re.search(r"@import|url\(", found.text("style")[0])
-    own = text.replace(found.text("script")[1], "")
-    assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", own)
+    assert not re.search(r"@import|url\(", page.text("style")[0])
+    own_text = text.replace(page.text("script")[1], "")
+    assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", own_text)
 
 
 def test_it_runs_the_two_scripts_it_came_with_and_no_other(compared, tmp_path):
-    _, found = built(compared, tmp_path)
-    (policy,) = [a["content"] for tag, a in found.elements if a.get("http-equiv")]
-    scripts = [text for tag, attrs, parts in found.texts for text in ["".join(parts)]]
-    _, _, plotly, own = scripts
-    assert policy == report_page.security_policy([plotly, own], live=False)
+    _, page = build_page(compared, tmp_path)
+    (policy,) = [a["content"] for tag, a in page.elements if a.get("http-equiv")]
+    scripts = [text for tag, attrs, parts in page.texts for text in ["".join(parts)]]
+    _, _, plotly, own_script = scripts
+    assert policy == report_page.security_policy([plotly, own_script], live=False)
     assert "'none'" in policy and "unsafe-eval" not in policy
     assert "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
     assert plotly == (report_page.HERE / "vendor/plotly-basic.min.js").read_text()
@@ -116,8 +116,8 @@ def test_the_vendored_script_is_the_one_that_is_noted_with_its_licence():
 
 
 def test_every_number_of_every_run_is_in_it(compared, tmp_path):
-    _, found = built(compared, tmp_path)
-    data = json.loads(found.text("script", id="data")[0])
+    _, page = build_page(compared, tmp_path)
+    data = json.loads(page.text("script", id="data")[0])
     assert len(data["runs"]) == 6 and data["thinned"] == 1
     for run in data["runs"]:
         path = compared / run["name"]
@@ -146,15 +146,15 @@ def test_every_number_of_every_run_is_in_it(compared, tmp_path):
 
 def test_names_and_texts_cannot_break_out_of_their_place(runs, tmp_path):
     path = runs / "diamond-seed0"
-    known = small_run_folders.change_manifest(path)
-    algorithm = known["algorithm"] | {"label": HOSTILE, "options": {HOSTILE: HOSTILE}}
+    manifest = small_run_folders.change_manifest(path)
+    algorithm = manifest["algorithm"] | {"label": HOSTILE, "options": {HOSTILE: HOSTILE}}
     small_run_folders.change_manifest(
         path, experiment=HOSTILE, algorithm=algorithm, message=HOSTILE
     )
     (path / "config.toml").write_text(HOSTILE)
-    text, found = built(path, tmp_path)
-    assert [tag for tag, _ in found.elements].count("script") == 3
-    raw = found.text("script", id="data")[0]
+    text, page = build_page(path, tmp_path)
+    assert [tag for tag, _ in page.elements].count("script") == 3
+    raw = page.text("script", id="data")[0]
     assert "<" not in raw
     data = json.loads(raw)
     assert data["title"] == data["runs"][0]["config"] == data["groups"][0]["label"] == HOSTILE
@@ -194,8 +194,8 @@ def test_numbers_that_are_none_stay_gaps(runs):
 def test_a_killed_run_is_read_up_to_its_last_whole_line(runs, tmp_path):
     path = runs / "dsgd-seed0"
     small_run_folders.cut_like_a_kill(path, keep=3)
-    _, found = built(path, tmp_path)
-    (run,) = json.loads(found.text("script", id="data")[0])["runs"]
+    _, page = build_page(path, tmp_path)
+    (run,) = json.loads(page.text("script", id="data")[0])["runs"]
     assert run["status"] == "running" and run["history"]["round"] == [0, 10, 20]
     assert run["traffic"] == [] and run["digest"] is None
 
@@ -204,8 +204,8 @@ def test_a_run_that_has_measured_nothing_yet_is_shown_too(runs, tmp_path):
     path = runs / "dsgd-seed0"
     small_run_folders.cut_like_a_kill(path)
     (path / "metrics.jsonl").unlink()
-    _, found = built(path, tmp_path)
-    data = json.loads(found.text("script", id="data")[0])
+    _, page = build_page(path, tmp_path)
+    data = json.loads(page.text("script", id="data")[0])
     assert data["measures"] == [] and data["runs"][0]["frames"] == []
 
 
@@ -214,14 +214,14 @@ def test_what_cannot_be_read_is_named(runs, kind):
     path = runs / "dsgd-seed0"
     if kind == "manifest":
         (path / "manifest.json").write_text("{")
-        said = r"dsgd-seed0.manifest\.json is damaged .*; run it again"
+        message = r"dsgd-seed0.manifest\.json is damaged .*; run it again"
     elif kind == "empty":
         path = path / "checkpoint"
         path.mkdir()
-        said = "dsgd-seed0.checkpoint: no run found"
+        message = "dsgd-seed0.checkpoint: no run found"
     else:
-        path, said = path / "nowhere", "nowhere: no run found"
-    with pytest.raises((ValueError, FileNotFoundError), match=said):
+        path, message = path / "nowhere", "nowhere: no run found"
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         collect_report_data([path])
 
 
@@ -233,11 +233,11 @@ def test_runs_are_found_once_wherever_they_are_named(compared):
 def test_much_data_is_thinned_alike_in_all_runs_and_stays_small(runs, tmp_path):
     for path in runs.iterdir():
         entry = small_run_folders.read_lines(path)[1]
-        many = [json.dumps(entry | {"round": t, "metric": 1 / (t + 1)}) for t in range(0, 4001)]
-        (path / "metrics.jsonl").write_text("\n".join(many) + "\n")
-    text, found = built(runs, tmp_path)
+        lines = [json.dumps(entry | {"round": t, "metric": 1 / (t + 1)}) for t in range(0, 4001)]
+        (path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    text, page = build_page(runs, tmp_path)
     assert len(text.encode()) < 2_000_000
-    data = json.loads(found.text("script", id="data")[0])
+    data = json.loads(page.text("script", id="data")[0])
     step = data["thinned"]
     assert step > 1
     for run in data["runs"]:
@@ -248,28 +248,28 @@ def test_much_data_is_thinned_alike_in_all_runs_and_stays_small(runs, tmp_path):
 def test_of_very_many_runs_the_first_of_every_group_are_kept_in_detail():
     entry = {"round": 0, "metric": 1.0, "agents": {"consensus": [0.0] * 1000}}
     runs = [StoredRun(Path(), {}, [entry] * 50) for _ in range(20)]
-    found = choose_thinning(runs, [i // 4 for i in range(20)])  # four seeds of five groups
-    assert found.detailed_runs == {0, 4, 8}  # 10 evaluations of 1,000 agents take 80 kB each
-    assert found.step == 1 and 50 / found.agent_step >= 8
+    thinning = choose_thinning(runs, [i // 4 for i in range(20)])  # four seeds of five groups
+    assert thinning.detailed_runs == {0, 4, 8}  # 10 evaluations of 1,000 agents take 80 kB each
+    assert thinning.step == 1 and 50 / thinning.agent_step >= 8
     assert choose_thinning(runs[:1], [0]).detailed_runs == {0} and choose_thinning([], []).step == 1
 
 
 def test_runs_that_differ_in_their_seed_only_make_one_curve(compared):
     data = collect_report_data([compared])
-    assert [found["title"] for found in data["groups"]] == ["DIAMOND", "D-SGD", "GT-SGD"]
+    assert [group["title"] for group in data["groups"]] == ["DIAMOND", "D-SGD", "GT-SGD"]
     assert sorted(run["group"] for run in data["runs"]) == [0, 0, 1, 1, 2, 2]
     assert data["swept"] == {"diamond": [], "dsgd": [], "gt_sgd": []}
 
 
 def test_networks_and_options_that_differ_make_curves_of_their_own(runs):
-    known = small_run_folders.change_manifest(runs / "dsgd-seed0")
+    manifest = small_run_folders.change_manifest(runs / "dsgd-seed0")
     small_run_folders.change_manifest(
-        runs / "dsgd-seed0", network=known["network"] | {"name": "star(5)"}
+        runs / "dsgd-seed0", network=manifest["network"] | {"name": "star(5)"}
     )
-    steps = known["algorithm"] | {"options": {"alpha": 0.8, "inner": {"terms": 3}}}
+    steps = manifest["algorithm"] | {"options": {"alpha": 0.8, "inner": {"terms": 3}}}
     small_run_folders.change_manifest(runs / "dsgd-seed1", algorithm=steps)
     data = collect_report_data([runs])
-    titles = [found["title"] for found in data["groups"]]
+    titles = [group["title"] for group in data["groups"]]
     assert titles[1:3] == ["D-SGD \u00b7 alpha=0.05, star(5)", "D-SGD \u00b7 alpha=0.8, ring(5)"]
     assert data["groups"][1]["colour"] == data["groups"][2]["colour"]
     assert data["groups"][1]["dash"] != data["groups"][2]["dash"]
@@ -283,30 +283,30 @@ def test_a_label_has_the_same_colour_whatever_stands_beside_it():
         == assign_colours(["gt_sgd", "DIAMOND"])["gt_sgd"]
         == OKABE_ITO[1]
     )
-    found = assign_colours(["DIAMOND", "mine", "yours"])
-    assert found["mine"] == OKABE_ITO[1] and len(set(found.values())) == 3
+    colours = assign_colours(["DIAMOND", "mine", "yours"])
+    assert colours["mine"] == OKABE_ITO[1] and len(set(colours.values())) == 3
     assert len(assign_colours([f"a{i}" for i in range(20)])) == 20
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    "made",
+    "graph",
     [network.ring(6), network.complete(5), network.star(7), network.erdos_renyi(90, 0.1, seed=0)],
     ids=str,
 )
-def test_agents_are_drawn_apart_and_always_at_the_same_place(made):
-    edges = [list(edge) for edge in made.edges]
-    found = np.array(layout_agents(made.agents, edges))
-    assert found.tolist() == layout_agents(made.agents, edges)
-    assert found.shape == (made.agents, 2) and np.abs(found).max() < 1.2
-    between = np.linalg.norm(found[:, None] - found[None], axis=-1)
-    assert between[~np.eye(made.agents, dtype=bool)].min() > 0.01
+def test_agents_are_drawn_apart_and_always_at_the_same_place(graph):
+    edges = [list(edge) for edge in graph.edges]
+    positions = np.array(layout_agents(graph.agents, edges))
+    assert positions.tolist() == layout_agents(graph.agents, edges)
+    assert positions.shape == (graph.agents, 2) and np.abs(positions).max() < 1.2
+    between = np.linalg.norm(positions[:, None] - positions[None], axis=-1)
+    assert between[~np.eye(graph.agents, dtype=bool)].min() > 0.01
 
 
-@pytest.mark.parametrize("made", [network.erdos_renyi(9, p=0.3, seed=0), network.torus(4, 5)])
-def test_agents_are_as_far_apart_as_there_are_hops_between_them(made):
+@pytest.mark.parametrize("graph", [network.erdos_renyi(9, p=0.3, seed=0), network.torus(4, 5)])
+def test_agents_are_as_far_apart_as_there_are_hops_between_them(graph):
     """No worse than networkx's layout by the same measure, each at its best scale."""
-    hops = np.array(nx.floyd_warshall_numpy(made.graph))
+    hops = np.array(nx.floyd_warshall_numpy(graph.graph))
     weights = 1 / np.where(hops, hops, np.inf) ** 2
 
     def stress(points):
@@ -314,10 +314,10 @@ def test_agents_are_as_far_apart_as_there_are_hops_between_them(made):
         scale = (weights * apart * hops).sum() / (weights * apart**2).sum()
         return (weights * (scale * apart - hops) ** 2).sum()
 
-    theirs = nx.kamada_kawai_layout(made.graph)
-    known = stress(np.array([theirs[i] for i in range(made.agents)]))
-    mine = np.array(layout_agents(made.agents, [list(edge) for edge in made.edges]))
-    assert stress(mine) < 1.001 * known
+    theirs = nx.kamada_kawai_layout(graph.graph)
+    expected_stress = stress(np.array([theirs[i] for i in range(graph.agents)]))
+    positions = np.array(layout_agents(graph.agents, [list(edge) for edge in graph.edges]))
+    assert stress(positions) < 1.001 * expected_stress
 
 
 def test_one_agent_and_agents_without_edges_have_a_place():
@@ -353,10 +353,10 @@ def test_a_curve_is_the_median_and_the_range_of_its_seeds(compared):
         for seed in small_run_folders.SEEDS
     ]
     curve = figures.aggregate_seeds(seeds, "metric", "samples")
-    known = np.array([[line["metric"] for line in entries] for entries in seeds])
-    np.testing.assert_allclose(curve["y"], np.median(known, 0))
-    np.testing.assert_allclose(curve["low"], known.min(0))
-    np.testing.assert_allclose(curve["high"], known.max(0))
+    metrics = np.array([[line["metric"] for line in entries] for entries in seeds])
+    np.testing.assert_allclose(curve["y"], np.median(metrics, 0))
+    np.testing.assert_allclose(curve["low"], metrics.min(0))
+    np.testing.assert_allclose(curve["high"], metrics.max(0))
     spent = [[line["samples"] for line in entries] for entries in seeds]
     np.testing.assert_allclose(curve["x"], np.median(spent, 0))
     np.testing.assert_allclose(figures.divide_curves(curve, curve)["y"], 1.0)
@@ -368,7 +368,7 @@ def live(runs):
         yield runs, port
 
 
-def ask(port, path, **headers):
+def request(port, path, **headers):
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
@@ -377,30 +377,30 @@ def ask(port, path, **headers):
 
 def test_the_live_page_sends_what_is_new_and_only_that(live):
     runs, port = live
-    status, headers, text = ask(port, "/data.json")
+    status, headers, text = request(port, "/data.json")
     assert status == 200 and json.loads(text) == collect_report_data([runs])
-    assert ask(port, "/data.json", **{"If-None-Match": headers["ETag"]})[0] == 304
+    assert request(port, "/data.json", **{"If-None-Match": headers["ETag"]})[0] == 304
     entry = small_run_folders.read_lines(runs / "dsgd-seed0")[-1] | {"round": 50}
     with (runs / "dsgd-seed0" / "metrics.jsonl").open("a") as stream:
         stream.write(json.dumps(entry) + "\n")
-    status, _, text = ask(port, "/data.json", **{"If-None-Match": headers["ETag"]})
+    status, _, text = request(port, "/data.json", **{"If-None-Match": headers["ETag"]})
     rounds = {run["name"]: run["history"]["round"][-1] for run in json.loads(text)["runs"]}
     assert status == 200 and rounds["dsgd-seed0"] == 50 and rounds["dsgd-seed1"] == 40
 
 
 def test_the_live_page_is_for_this_machine_and_gives_no_other_file(live):
     _, port = live
-    status, _, text = ask(port, "/")
+    status, _, text = request(port, "/")
     assert status == 200 and "connect-src 'self'" in text and 'data-live="true"' in text
-    assert ask(port, "/../small/dsgd-seed0/config.toml")[0] == 404
-    assert ask(port, "/", Host="elsewhere.example")[0] == 403
-    assert ask(port, "/", Host=f"localhost:{port}")[0] == 200
+    assert request(port, "/../small/dsgd-seed0/config.toml")[0] == 404
+    assert request(port, "/", Host="elsewhere.example")[0] == 403
+    assert request(port, "/", Host=f"localhost:{port}")[0] == 200
 
 
-def test_a_damaged_folder_is_told_of_by_the_live_page_too(live):
+def test_the_live_page_reports_a_damaged_folder_too(live):
     runs, port = live
     (runs / "dsgd-seed0" / "manifest.json").write_text("{")
-    status, _, text = ask(port, "/data.json")
+    status, _, text = request(port, "/data.json")
     assert status == 500 and "is damaged" in text
 
 
@@ -410,9 +410,9 @@ def test_ctrl_c_ends_the_server(compared):
     code += f"diamond.report.serve(pathlib.Path({str(compared)!r}))"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     try:
-        said = process.stdout.readline()
-        port = int(re.fullmatch(r"http://127\.0\.0\.1:(\d+)/  \(Ctrl-C ends\)\n", said)[1])
-        assert ask(port, "/data.json")[0] == 200
+        line = process.stdout.readline()
+        port = int(re.fullmatch(r"http://127\.0\.0\.1:(\d+)/  \(Ctrl-C ends\)\n", line)[1])
+        assert request(port, "/data.json")[0] == 200
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 0
     finally:
@@ -433,14 +433,14 @@ def test_the_command_tells_the_address_once_it_serves(compared, tmp_path):
     env = os.environ | {"BROWSER": f"{browser} %s &"}
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env)
     try:
-        said = "".join(iter(process.stdout.readline, "}\n")) + "}"
-        told = json.loads(said)
-        port = int(re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", told["address"])[1])
-        assert ask(port, "/data.json")[0] == 200 and told["folder"] == str(compared)
+        text = "".join(iter(process.stdout.readline, "}\n")) + "}"
+        answer = json.loads(text)
+        port = int(re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", answer["address"])[1])
+        assert request(port, "/data.json")[0] == 200 and answer["folder"] == str(compared)
         until = time.monotonic() + 20
-        while time.monotonic() < until and not _text(tmp_path / "seen"):
+        while time.monotonic() < until and not read_if_exists(tmp_path / "seen"):
             time.sleep(0.05)
-        assert _text(tmp_path / "seen") == "200\n"
+        assert read_if_exists(tmp_path / "seen") == "200\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 0
     finally:
@@ -449,7 +449,7 @@ def test_the_command_tells_the_address_once_it_serves(compared, tmp_path):
         process.stdout.close()
 
 
-def _text(path):
+def read_if_exists(path):
     return path.read_text() if path.exists() else ""
 
 

@@ -88,9 +88,9 @@ def history(folder, name, key):
     )
 
 
-def line_of(found, title):
+def line_of(chart, title):
     """The drawn line of a curve, without its band and marks."""
-    (line,) = [t for t in found["data"] if t["name"] == title and t.get("showlegend", True)]
+    (line,) = [t for t in chart["data"] if t["name"] == title and t.get("showlegend", True)]
     return np.array(line["x"], float), np.array(line["y"], float)
 
 
@@ -117,13 +117,13 @@ def test_links_are_an_axis_and_drawn_by_their_load(visit, tmp_path):
     spent = [line["network_seconds"] for line in small_run_folders.read_lines(folder)]
     np.testing.assert_allclose(x, spent, rtol=1e-4)
     assert "network seconds" in page.locator("#runs thead").text_content()
-    found = chart_data(page, "network")["data"]
+    traces = chart_data(page, "network")["data"]
     widths = {
-        t["line"]["width"]: np.isin(t["x"], None).sum() for t in found if t["mode"] == "lines"
+        t["line"]["width"]: np.isin(t["x"], None).sum() for t in traces if t["mode"] == "lines"
     }
     assert widths == {5: 1, 2: 4}
     assert "the thicker, the longer sending took" in page.locator("main").text_content()
-    (middles,) = [t for t in found if t["mode"] == "markers" and t["marker"].get("opacity") == 0]
+    (middles,) = [t for t in traces if t["mode"] == "markers" and t["marker"].get("opacity") == 0]
     sent = small_run_folders.change_manifest(folder)["traffic"][0][2]
     assert middles["text"][0] == (
         f"edge 0\u20131: {sent / 1000:.3g} kB, {sent / 1000:.3g} kB sent again, "
@@ -145,8 +145,8 @@ def test_bands_reach_from_the_smallest_to_the_largest_seed(opened, compared):
 def test_every_measure_can_be_drawn_on_either_scale(opened):
     select = opened.locator("#measure")
     values = [option.get_attribute("value") for option in select.locator("option").all()]
-    wanted = "metric upper_loss stationarity consensus lower_error local_loss moved definition1"
-    assert values[:8] == wanted.split()
+    names = "metric upper_loss stationarity consensus lower_error local_loss moved definition1"
+    assert values[:8] == names.split()
     for value in values:
         select.select_option(value)
         title = select.locator(f"option[value={value}]").inner_text()
@@ -184,25 +184,29 @@ def lost_again(compared, browser, tmp_path_factory):
 @pytest.mark.parametrize("keep", [True, False])
 def test_the_target_says_what_each_algorithm_needed(lost_again, keep):
     compared, opened = lost_again
-    wanted = float(1.001 * history(compared, "dsgd", "metric")[:, -1].max())
+    target = float(1.001 * history(compared, "dsgd", "metric")[:, -1].max())
     opened.get_by_label("Reached").select_option("keep" if keep else "first")
-    opened.get_by_label("exactly").fill(str(wanted))
-    known = {}
+    opened.get_by_label("exactly").fill(str(target))
+    rounds_by_label = {}
     for label, name in small_run_folders.METHODS.items():
-        below = history(compared, name, "metric") <= wanted
+        below = history(compared, name, "metric") <= target
         if keep:
             below = np.logical_and.accumulate(below[:, ::-1], axis=1)[:, ::-1]
         rounds = history(compared, name, "round")
-        known[label] = np.median(np.where(below, rounds, np.inf).min(1))
-    best = min(known.values())
-    assert (known["D-SGD"] == 10) is not keep and np.isfinite(known["D-SGD"])
-    for label, _, told, *_ in table_rows(opened, "reached"):
-        if np.isinf(known[label]):
-            assert told == "not reached"
+        rounds_by_label[label] = np.median(np.where(below, rounds, np.inf).min(1))
+    best = min(rounds_by_label.values())
+    assert (rounds_by_label["D-SGD"] == 10) is not keep and np.isfinite(rounds_by_label["D-SGD"])
+    for label, _, text, *_ in table_rows(opened, "reached"):
+        if np.isinf(rounds_by_label[label]):
+            assert text == "not reached"
         else:
-            assert told == f"{known[label]:.0f} ({known[label] / best:.2f}\N{MULTIPLICATION SIGN})"
+            rounds = rounds_by_label[label]
+            assert text == f"{rounds:.0f} ({rounds / best:.2f}\N{MULTIPLICATION SIGN})"
     verdict = opened.locator("#verdict").inner_text()
-    assert verdict.startswith(min(known, key=known.get)) and f"{best:.0f} rounds" in verdict
+    assert (
+        verdict.startswith(min(rounds_by_label, key=rounds_by_label.get))
+        and f"{best:.0f} rounds" in verdict
+    )
 
 
 def test_the_slider_moves_the_target_by_key_and_by_hand(opened):
@@ -227,11 +231,11 @@ def test_a_metric_that_rises_is_reached_from_below(opened):
 
 
 def test_the_network_is_drawn_and_follows_the_rounds(opened, compared):
-    found = chart_data(opened, "network")
-    (nodes,) = [t for t in found["data"] if "text" in t["mode"]]
+    chart = chart_data(opened, "network")
+    (nodes,) = [t for t in chart["data"] if "text" in t["mode"]]
     assert nodes["text"] == list("01234")
     assert opened.locator("#network-chart .points path.point").count() >= 5
-    (edges,) = [t for t in found["data"] if t["mode"] == "lines"]
+    (edges,) = [t for t in chart["data"] if t["mode"] == "lines"]
     points = list(zip(nodes["x"], nodes["y"]))
     ends = [points[i] for edge in network.ring(5).edges for i in edge]
     drawn = [p for p in zip(edges["x"], edges["y"]) if p[0] is not None]
@@ -245,21 +249,21 @@ def test_the_network_is_drawn_and_follows_the_rounds(opened, compared):
     assert first["customdata"] == ["0"] * 5  # all agents start at one point
     opened.get_by_label("Agents by").select_option("upper_loss")
     (losses,) = [t for t in chart_data(opened, "network")["data"] if "text" in t["mode"]]
-    known = small_run_folders.read_lines(compared / "diamond-seed0")[0]["agents"]["upper_loss"]
-    np.testing.assert_allclose([float(v) for v in losses["customdata"]], known, rtol=1e-3)
+    expected = small_run_folders.read_lines(compared / "diamond-seed0")[0]["agents"]["upper_loss"]
+    np.testing.assert_allclose([float(v) for v in losses["customdata"]], expected, rtol=1e-3)
 
 
 def test_the_heat_map_has_a_cell_for_every_agent_and_evaluation(opened, compared):
     (cells,) = [t for t in chart_data(opened, "heat")["data"] if t.get("type") == "bar"]
     assert len(cells["x"]) == 5 * 5
     assert opened.locator("#heat-chart .bars path").count() == 25
-    known = [
+    expected = [
         line["agents"]["consensus"]
         for line in small_run_folders.read_lines(compared / "diamond-seed0")
     ]
-    told = {(c[1], c[0]): float(c[2]) for c in cells["customdata"]}
-    assert told[40, "agent 3"] == pytest.approx(known[4][3], rel=1e-2)
-    most = np.unravel_index(np.argmax(known), (5, 5))
+    shown = {(c[1], c[0]): float(c[2]) for c in cells["customdata"]}
+    assert shown[40, "agent 3"] == pytest.approx(expected[4][3], rel=1e-2)
+    most = np.unravel_index(np.argmax(expected), (5, 5))
     assert cells["marker"]["color"][5 * most[0] + most[1]] == "rgb(253,231,37)"
 
 
@@ -273,16 +277,16 @@ def test_each_agent_has_its_rows_labels_and_loss(opened, compared):
         assert svg.locator("rect").count() == len(counts)
         assert ", ".join(map(str, counts)) in svg.get_attribute("aria-label")
     final = small_run_folders.read_lines(compared / "diamond-seed0")[-1]["agents"]["upper_loss"]
-    told = [float(row[names.index("upper loss")]) for row in rows]
-    np.testing.assert_allclose(told, final, rtol=1e-3)
+    shown = [float(row[names.index("upper loss")]) for row in rows]
+    np.testing.assert_allclose(shown, final, rtol=1e-3)
 
 
 def test_another_run_can_be_looked_at(opened, compared):
     opened.locator("#run").select_option(label="D-SGD, seed 1")
     names = [th.inner_text() for th in opened.locator("#agents thead th").all()]
     final = small_run_folders.read_lines(compared / "dsgd-seed1")[-1]["agents"]["local_loss"]
-    told = [float(row[names.index("local loss")]) for row in table_rows(opened, "agents")]
-    np.testing.assert_allclose(told, final, rtol=1e-3)
+    shown = [float(row[names.index("local loss")]) for row in table_rows(opened, "agents")]
+    np.testing.assert_allclose(shown, final, rtol=1e-3)
 
 
 def test_costs_are_broken_down(opened, compared):
@@ -310,9 +314,9 @@ def test_each_chart_can_be_saved_in_each_form(opened, compared):
                 rows = list(csv.DictReader(io.StringIO(content.decode())))
                 assert len(rows) >= 3 and all(None not in row for row in rows)
             if chart == "curves" and kind == "CSV":
-                told = [float(row["metric"]) for row in rows if row["algorithm"] == "D-SGD"]
-                known = history(compared, "dsgd", "metric").ravel()
-                np.testing.assert_allclose(told, known, rtol=1e-4)
+                metrics = [float(row["metric"]) for row in rows if row["algorithm"] == "D-SGD"]
+                expected = history(compared, "dsgd", "metric").ravel()
+                np.testing.assert_allclose(metrics, expected, rtol=1e-4)
 
 
 def test_colours_follow_the_system_and_the_button(visit, compared, tmp_path):
@@ -361,12 +365,18 @@ def test_all_controls_have_names_and_can_be_reached_by_key(opened):
 
 
 def test_the_configuration_and_the_way_to_repeat_it_are_there(opened, compared):
-    known = small_run_folders.change_manifest(compared / "dsgd-seed1")
+    manifest = small_run_folders.change_manifest(compared / "dsgd-seed1")
     box = opened.locator("details", has_text="D-SGD, seed 1")
     box.locator("summary").click()
     text = box.inner_text()
-    wanted = [known["digest"], known["command"], known["versions"]["jax"], "0.7454", "seed = 1"]
-    assert all(part in text for part in wanted)
+    parts = [
+        manifest["digest"],
+        manifest["command"],
+        manifest["versions"]["jax"],
+        "0.7454",
+        "seed = 1",
+    ]
+    assert all(part in text for part in parts)
     assert "alpha\n0.05" in text
 
 
@@ -430,8 +440,10 @@ def test_a_line_over_several_labels_has_the_name_of_the_algorithm(visit, swept, 
     """A sweep's labels say one value each; the line goes over all."""
     runs = shutil.copytree(swept, tmp_path / "sweep")
     for path in runs.iterdir():
-        known = small_run_folders.change_manifest(path)["algorithm"]
-        small_run_folders.change_manifest(path, algorithm=known | {"label": f"D-SGD, {path.name}"})
+        algorithm = small_run_folders.change_manifest(path)["algorithm"]
+        small_run_folders.change_manifest(
+            path, algorithm=algorithm | {"label": f"D-SGD, {path.name}"}
+        )
     page = visit(report.build([runs], tmp_path / "sweep.html").as_uri())
     assert {trace["name"] for trace in chart_data(page, "sensitivity")["data"]} == {"dsgd"}
 
@@ -439,9 +451,9 @@ def test_a_line_over_several_labels_has_the_name_of_the_algorithm(visit, swept, 
 def test_every_column_of_the_agents_fits_a_laptop(visit, compared, tmp_path):
     """With test rows and three metrics of the user's, as the built-in problems have them."""
     path = shutil.copytree(compared / "diamond-seed0", tmp_path / "run")
-    known = small_run_folders.change_manifest(path)["problem"]
+    problem = small_run_folders.change_manifest(path)["problem"]
     small_run_folders.change_manifest(
-        path, problem=known | {"rows": known["rows"] | {"test": [100] * 5}}
+        path, problem=problem | {"rows": problem["rows"] | {"test": [100] * 5}}
     )
     lines = small_run_folders.read_lines(path)
     for line in lines:
@@ -470,18 +482,18 @@ def test_on_a_phone_the_legend_of_costs_leaves_its_axis_alone(visit, compared, t
 def test_the_live_page_follows_a_run_to_its_end(visit, compared, tmp_path):
     runs = shutil.copytree(compared, tmp_path / "small")
     path = runs / "dsgd-seed0"
-    whole = (path / "metrics.jsonl").read_text()
+    content = (path / "metrics.jsonl").read_text()
     end = small_run_folders.change_manifest(path)
     small_run_folders.cut_like_a_kill(path, keep=2)
     with small_run_folders.serve_live_page(runs) as port:
         page = visit(f"http://127.0.0.1:{port}/")
-        said = re.compile(r"^live: 1 running, [\d,.]+ rounds/s, about \d+ s left$")
-        api.expect(page.locator("#live")).to_have_text(said, timeout=5000)
+        live_text = re.compile(r"^live: 1 running, [\d,.]+ rounds/s, about \d+ s left$")
+        api.expect(page.locator("#live")).to_have_text(live_text, timeout=5000)
         page.locator("#measure").select_option("upper_loss")
         axis(page, "samples")
         row = page.locator("#runs tr", has_text="D-SGD, seed 0")
         assert "10 of 40" in row.inner_text()
-        (path / "metrics.jsonl").write_text(whole)
+        (path / "metrics.jsonl").write_text(content)
         api.expect(row).to_contain_text("40 of 40", timeout=5000)
         (path / "manifest.json").write_text(json.dumps(end))
         api.expect(page.locator("#live")).to_have_text("live: none running", timeout=5000)

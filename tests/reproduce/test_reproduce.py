@@ -57,9 +57,9 @@ def called(monkeypatch):
     """How many trials were run, not remembered."""
     calls, real = [], trial_cache.simulate_many
 
-    def counted(*given, **options):
-        calls.extend(seed for _, seed in given[2])
-        return real(*given, **options)
+    def counted(*inputs, **options):
+        calls.extend(seed for _, seed in inputs[2])
+        return real(*inputs, **options)
 
     monkeypatch.setattr(trial_cache, "simulate_many", counted)
     return calls
@@ -91,8 +91,8 @@ def test_every_row_is_dealt_once(dataset, count):
     }
     dealt = np.concatenate(list(parts.values()))
     assert len(np.unique(dealt, axis=0)) == len(dealt) == (count or 180)
-    known = {row.tobytes() for row in rows(dataset, None)[0]}
-    assert {row.tobytes() for row in dealt} <= known
+    expected = {row.tobytes() for row in rows(dataset, None)[0]}
+    assert {row.tobytes() for row in dealt} <= expected
     shares = [len(part) / len(dealt) for part in parts.values()]
     np.testing.assert_allclose(shares, cases.SPLIT_SHARES, atol=0.03)
     assert PaperCase(dataset, 5, "iid").problem(scale, None) is problem
@@ -114,12 +114,12 @@ def test_methods_follow_the_papers_schedules(method, frozen):
     algorithm = CASE.algorithm(method, (2.0, 0.5, 0.1), frozen)
     t = 7
     alpha = 2 * (2 + t) ** (-1 / 3)
-    wanted = {"alpha": 0.0 if frozen else alpha, "beta": 0.5 * alpha}
+    expected = {"alpha": 0.0 if frozen else alpha, "beta": 0.5 * alpha}
     if method in MOMENTUM:
         before = 2 * (2 + t - 1) ** (-1 / 3)
-        wanted |= dict.fromkeys(("eta", "gamma"), 0.1 * before**2)
-    found = {name: float(value) for name, value in algorithm.schedule_values(t).items()}
-    assert found == pytest.approx(wanted, rel=1e-12)
+        expected |= dict.fromkeys(("eta", "gamma"), 0.1 * before**2)
+    values = {name: float(value) for name, value in algorithm.schedule_values(t).items()}
+    assert values == pytest.approx(expected, rel=1e-12)
     assert algorithm.batch == 32
 
 
@@ -141,13 +141,13 @@ def test_the_description_tells_cases_and_scales_apart():
 
 
 def test_trials_are_remembered(tmp_path, called):
-    told = []
-    first = run(tmp_path, on_trial=told.append)
-    assert called == [0, 1, 0] and told == [0, 1, 1, 1]
+    counts = []
+    first = run(tmp_path, on_trial=counts.append)
+    assert called == [0, 1, 0] and counts == [0, 1, 1, 1]
     assert [(tuple(t["constants"]), t["seed"]) for t in first] == SETTINGS
     assert first[0]["history"]["round"] == [0, 2, 4, 6]
-    again = run(tmp_path, on_trial=told.append)
-    assert again == first and len(called) == 3 and told[4:] == [3]
+    again = run(tmp_path, on_trial=counts.append)
+    assert again == first and len(called) == 3 and counts[4:] == [3]
     mixed = run(tmp_path, [SETTINGS[2], ((0.1, 1.0, 1.0), 0), SETTINGS[0]])
     assert len(called) == 4 and [mixed[0], mixed[2]] == [first[2], first[0]]
     afresh = run(tmp_path / "new", SETTINGS[:1])
@@ -173,9 +173,9 @@ def test_a_torn_file_does_no_harm(tmp_path, called, monkeypatch):
             run(tmp_path, SETTINGS[:1])
     (torn,) = tmp_path.glob("*.tmp")
     torn.write_text(torn.read_text()[:100])
-    (found,) = run(tmp_path, SETTINGS[:1])
-    assert called == [0, 0] and found["history"]["round"] == [0, 2, 4, 6]
-    assert run(tmp_path, SETTINGS[:1]) == [found] and len(called) == 2
+    (trial,) = run(tmp_path, SETTINGS[:1])
+    assert called == [0, 0] and trial["history"]["round"] == [0, 2, 4, 6]
+    assert run(tmp_path, SETTINGS[:1]) == [trial] and len(called) == 2
 
 
 def test_frozen_trials_do_not_move_x(tmp_path):
@@ -191,9 +191,9 @@ def test_scores_are_means_over_the_run_and_over_its_last_fifth():
         name: [float(scale * t) for t in range(11)]
         for name, scale in {"metric": 1, "upper_loss": 2, "curvature": 3}.items()
     }
-    found = trial_cache.summarize_trial({"diverged": None, "history": history})
-    assert found["upper_loss"] == 2 * (9 + 10) / 2 and found["curvature"] == 30
-    assert found["metric"] == sum(range(1, 11)) / 10 and found["final_metric"] == 9.5
+    summary = trial_cache.summarize_trial({"diverged": None, "history": history})
+    assert summary["upper_loss"] == 2 * (9 + 10) / 2 and summary["curvature"] == 30
+    assert summary["metric"] == sum(range(1, 11)) / 10 and summary["final_metric"] == 9.5
     worst = trial_cache.summarize_trial({"diverged": 3, "history": {}})
     assert worst == {"upper_loss": float("inf"), "metric": float("inf")}
 
@@ -224,7 +224,7 @@ def row(method, k, upper_loss, metric):
 def test_the_rules_of_choice():
     """The best loss of any method is 1: "tuned" takes all up to 1.25 as equals."""
     inf = float("inf")
-    found = [
+    trials = [
         row("DIAMOND", 1, 1.0, 5.0),  # least loss
         row("DIAMOND", 2, 1.2, 3.0),  # near enough, smaller metric
         row("DIAMOND", 3, 2.3, 0.001),  # collapsed: no metric, but nothing learned
@@ -237,7 +237,7 @@ def test_the_rules_of_choice():
         row("D-SGD", 1, 1.25, 2.0),  # just near enough
         row("D-SGD", 2, 1.24, 2.1),
     ]
-    best = lambda kind: {m: c[0] for m, c in tuning.choose_constants(found, kind).items()}
+    best = lambda kind: {m: c[0] for m, c in tuning.choose_constants(trials, kind).items()}
     assert best("tuned") == {"DIAMOND": 2, "GT-SGD": 3, "M-SGD": 2, "D-SGD": 1}
     assert best("loss") == {"DIAMOND": 1, "GT-SGD": 3, "M-SGD": 2, "D-SGD": 2}
 
@@ -257,20 +257,20 @@ def made_up(case, scale, method, settings, memory, folder, on_trial, frozen=Fals
 
 def test_tuning_averages_the_seeds_and_stores_all(tmp_path, monkeypatch):
     monkeypatch.setattr(paper_trials, "run_trials", made_up)
-    store, said = tmp_path / "constants.json", io.StringIO()
+    store, output = tmp_path / "constants.json", io.StringIO()
     before = {"command": "diamond tune kept", "trials": [{"method": "DIAMOND"}]}
     store.write_text(json.dumps({"kept": before}))
     names = ["a9a-5-iid-p0.3", "mnist-9-iid-p0.3"]
-    paper_commands.tune_cases(names, SCALE, tmp_path, store, None, Console(file=said, width=200))
-    found = json.loads(store.read_text())
-    assert list(found) == ["kept", *names] and "216 trials of 6 rounds" in said.getvalue()
-    assert found["kept"] == before
-    mnist = found["mnist-9-iid-p0.3"]
+    paper_commands.tune_cases(names, SCALE, tmp_path, store, None, Console(file=output, width=200))
+    constants = json.loads(store.read_text())
+    assert list(constants) == ["kept", *names] and "216 trials of 6 rounds" in output.getvalue()
+    assert constants["kept"] == before
+    mnist = constants["mnist-9-iid-p0.3"]
     assert mnist["command"] == "diamond tune mnist-9-iid-p0.3 --scale tiny"
-    for tried in mnist["trials"]:
-        a, b, _ = tried["constants"]
-        wanted = float("inf") if b > 2 else 1.5 + abs(np.log10(a))
-        assert tried["upper_loss"] == tried["metric"] == pytest.approx(wanted)
+    for trials in mnist["trials"]:
+        a, b, _ = trials["constants"]
+        expected = float("inf") if b > 2 else 1.5 + abs(np.log10(a))
+        assert trials["upper_loss"] == trials["metric"] == pytest.approx(expected)
     for kind in ("tuned", "loss"):
         assert {m: c[0] for m, c in mnist[kind].items()} == dict.fromkeys(METHODS, 1.0)
 
@@ -287,8 +287,8 @@ def test_the_constants_of_the_package_follow_from_their_trials(name):
     assert stored["command"].startswith(f"diamond tune {name}")
     assert stored["device"] and stored["seconds"] > 0
     for method in METHODS:
-        own = [tuple(r["constants"]) for r in stored["trials"] if r["method"] == method]
-        assert own == tuning.list_settings(case, method)
+        method_trials = [tuple(r["constants"]) for r in stored["trials"] if r["method"] == method]
+        assert method_trials == tuning.list_settings(case, method)
     for kind in ("tuned", "loss"):
         assert tuning.choose_constants(stored["trials"], kind) == stored[kind]
         assert list(stored[kind]) == list(METHODS)
@@ -297,8 +297,8 @@ def test_the_constants_of_the_package_follow_from_their_trials(name):
 
 
 def test_constants_are_found_for_every_density():
-    found = tuning.load_constants(PaperCase("mnist", 9, "label", p=0.8), "tuned", "M-SGD")
-    assert found == tuple(STORED["mnist-9-label-p0.3"]["tuned"]["M-SGD"])
+    constants = tuning.load_constants(PaperCase("mnist", 9, "label", p=0.8), "tuned", "M-SGD")
+    assert constants == tuple(STORED["mnist-9-label-p0.3"]["tuned"]["M-SGD"])
     assert tuning.load_constants(CASE, "published", "D-SGD") == (10.0, 10.0, 0.1)
 
 
@@ -317,13 +317,13 @@ def test_every_figure_shows_its_lines_once_with_a_colour_each(figure, count):
 def reproduce(kind, scale, out, monkeypatch):
     two = [paper_figures.FigureLine(method, CASE, method) for method in ("DIAMOND", "D-SGD")]
     monkeypatch.setattr(paper_figures, "figure_lines", lambda figure: two)
-    said = io.StringIO()
-    paper_commands.reproduce("fig1", scale, kind, out, None, Console(file=said, width=200))
+    output = io.StringIO()
+    paper_commands.reproduce("fig1", scale, kind, out, None, Console(file=output, width=200))
     place = out / "fig1"
     assert (place / f"fig1-{kind}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert (place / f"fig1-{kind}.pdf").read_bytes()[:5] == b"%PDF-"
     numbers = json.loads((place / f"fig1-{kind}.json").read_text())
-    return numbers, (place / f"fig1-{kind}.md").read_text(), said.getvalue()
+    return numbers, (place / f"fig1-{kind}.md").read_text(), output.getvalue()
 
 
 def tables(text):
@@ -336,25 +336,25 @@ def tables(text):
 
 
 def test_an_experiment_writes_pictures_numbers_and_tables(tmp_path, monkeypatch, called):
-    numbers, text, said = reproduce("tuned", SCALE, tmp_path, monkeypatch)
+    numbers, text, output = reproduce("tuned", SCALE, tmp_path, monkeypatch)
     assert called == [0, 1, 0, 1]
     assert [(t["label"], t["seed"]) for t in numbers["trials"]] == [
         ("DIAMOND", 0), ("DIAMOND", 1), ("D-SGD", 0), ("D-SGD", 1)
     ]  # fmt: skip
-    chosen = STORED[CASE.name]["tuned"]
-    assert all(t["constants"] == chosen[t["label"]] for t in numbers["trials"])
+    constants = STORED[CASE.name]["tuned"]
+    assert all(t["constants"] == constants[t["label"]] for t in numbers["trials"])
     main, pace = tables(text)
-    for shown, kept, quick in zip(main, numbers["table"], pace):
-        own = [t["history"] for t in numbers["trials"] if t["label"] == kept["line"]]
-        last = np.array([history["upper_loss"][-1] for history in own])
-        metric = np.array([np.mean(history["metric"][1:]) for history in own])
+    for shown, written, quick in zip(main, numbers["table"], pace):
+        rows_of_line = [t["history"] for t in numbers["trials"] if t["label"] == written["line"]]
+        last = np.array([history["upper_loss"][-1] for history in rows_of_line])
+        metric = np.array([np.mean(history["metric"][1:]) for history in rows_of_line])
         for name, values in {"upper_loss": last, "metric": metric}.items():
             mean, spread = values.mean(), abs(values[0] - values[1]) / np.sqrt(2)
-            assert [kept[name], kept[f"{name}_sd"]] == pytest.approx([mean, spread])
+            assert [written[name], written[f"{name}_sd"]] == pytest.approx([mean, spread])
             assert shown[name] == f"{mean:.4g} +- {spread:.2g}"
-        assert shown["line"] == quick["line"] == kept["line"] in said
+        assert shown["line"] == quick["line"] == written["line"] in output
         assert shown["diverged"] == "0"
-        totals = [np.cumsum(history["metric"][1:]) / [1, 2, 3] for history in own]
+        totals = [np.cumsum(history["metric"][1:]) / [1, 2, 3] for history in rows_of_line]
         fits = [np.cov(np.log([[2, 4, 6], total]))[0] for total in totals]
         slope = np.mean([together / alone for alone, together in fits])
         assert quick["slope"].startswith(f"{slope:.2f} [")
@@ -364,11 +364,11 @@ def test_an_experiment_writes_pictures_numbers_and_tables(tmp_path, monkeypatch,
 
 def test_the_published_constants_diverge_and_the_table_says_so(tmp_path, monkeypatch):
     scale = ExperimentScale("tiny", rounds=400, every=200, seeds=1, rows=None)
-    numbers, text, said = reproduce("published", scale, tmp_path, monkeypatch)
+    numbers, text, output = reproduce("published", scale, tmp_path, monkeypatch)
     (main,) = tables(text)  # no second table: nothing has a pace
     for shown, trial in zip(main, numbers["trials"]):
         assert trial["constants"] == [10.0, 10.0, 0.1]
-        assert shown["diverged"] == f"1 (round {trial['diverged']})" in said
+        assert shown["diverged"] == f"1 (round {trial['diverged']})" in output
         assert trial["diverged"] < 400 and "upper_loss" not in shown
 
 
@@ -378,20 +378,22 @@ def test_the_commands_print_one_document_of_json(tmp_path, monkeypatch):
     monkeypatch.setattr(cases, "QUICK", SCALE)
     monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     invoke = lambda *words: CliRunner().invoke(cli.app, [*map(str, words), "--json"])
-    made = invoke("reproduce", "fig1", "--quick", "--out", tmp_path)
-    assert made.exit_code == 0, made.output
-    (found,) = json.loads(made.stdout)["figures"]
-    assert found["figure"] == "fig1" and found["scale"] == "tiny"
+    result = invoke("reproduce", "fig1", "--quick", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    (figure,) = json.loads(result.stdout)["figures"]
+    assert figure["figure"] == "fig1" and figure["scale"] == "tiny"
     numbers = json.loads((tmp_path / "fig1" / "fig1-tuned.json").read_text())
-    assert found["table"] == numbers["table"] and "means over 2 seeds" in made.stderr
-    assert all(Path(file).is_file() for file in found["files"])
+    assert figure["table"] == numbers["table"] and "means over 2 seeds" in result.stderr
+    assert all(Path(file).is_file() for file in figure["files"])
     monkeypatch.setattr(paper_trials, "run_trials", made_up)
     store = tmp_path / "constants.json"
     tuned = invoke("tune", CASE.name, "--scale", "quick", "--store", store, "--out", tmp_path)
     assert tuned.exit_code == 0, tuned.output
-    told = json.loads(tuned.stdout)
-    assert told["cases"][CASE.name]["tuned"] == json.loads(store.read_text())[CASE.name]["tuned"]
-    assert told["store"] == str(store) and f"tuning {CASE.name}" in tuned.stderr
+    tuned_data = json.loads(tuned.stdout)
+    assert (
+        tuned_data["cases"][CASE.name]["tuned"] == json.loads(store.read_text())[CASE.name]["tuned"]
+    )
+    assert tuned_data["store"] == str(store) and f"tuning {CASE.name}" in tuned.stderr
 
 
 def test_a_table_shows_what_only_later_lines_have():
@@ -412,12 +414,12 @@ def test_figures_show_what_their_axes_say(monkeypatch):
         key: [run + 10.0 * i + k for k in (1, 2, 3)] for i, key in enumerate(keys)
     }
     trial = lambda run: {"history": course(run), "diverged": None}
-    found = {
+    trials = {
         paper_figures.FigureLine(name, CASE, name): [trial(i), trial(i + 2)]
         for i, name in ((0, "DIAMOND"), (4, "D-SGD"))
     }
-    figure_drawing.draw_figure("fig1", found, [Path("one.png")])
-    figure_drawing.draw_costs(found, [Path("two.png")])
+    figure_drawing.draw_figure("fig1", trials, [Path("one.png")])
+    figure_drawing.draw_costs(trials, [Path("two.png")])
     words = {label: key for key, label in figure_drawing.LABELS.items()}
     for figure, rows in zip(figures_seen, (2, 2)):
         axes = np.array(figure.axes).reshape(rows, -1)
@@ -426,7 +428,7 @@ def test_figures_show_what_their_axes_say(monkeypatch):
             for axis in row:
                 along = words[axis.get_xlabel()]
                 shown = saved_figures.plotted_lines(axis)
-                for line, both in found.items():
+                for line, both in trials.items():
                     mean = lambda key: np.mean([t["history"][key] for t in both], axis=0)
                     np.testing.assert_allclose(shown[line.label], [mean(along), mean(key)])
     drawn = [[words[axis.get_xlabel()] for axis in figure.axes] for figure in figures_seen]

@@ -21,8 +21,8 @@ def ran(folder):
     plan_comparison(
         validate(demo_experiment.experiment_tables(), Path(), "demo"), folder, "demo"
     ).execute(RecordingListener())
-    found = {run.manifest["algorithm"]["label"]: run for run in open_runs([folder])}
-    return {name: found[name] for name in demo_experiment.METHODS}
+    runs = {run.manifest["algorithm"]["label"]: run for run in open_runs([folder])}
+    return {name: runs[name] for name in demo_experiment.METHODS}
 
 
 def course(run, name):
@@ -69,7 +69,9 @@ def test_all_methods_see_the_same_draws(compared):
 
 def test_histories_are_finite_and_the_objective_falls(compared):
     for run in compared.values():
-        assert all(np.isfinite(course(run, name)).all() for name in run.last_evaluation if name != "agents")
+        assert all(
+            np.isfinite(course(run, name)).all() for name in run.last_evaluation if name != "agents"
+        )
         assert run.last_evaluation["upper_loss"] < 0.95 * run.lines[0]["upper_loss"]
 
 

@@ -25,8 +25,8 @@ def test_a_file_of_the_gallery_is_sound(kind, tmp_path, monkeypatch):
     with jobs.use_precision(experiment):
         problem = jobs.build_problem(experiment, "mine.toml")
     assert problem.lower_level in experiment.algorithm[0].build().lower_levels
-    said = path.read_text()
-    assert said.startswith(f"# {kind}:\n#\n# ") and "f_i =" in said
+    text = path.read_text()
+    assert text.startswith(f"# {kind}:\n#\n# ") and "f_i =" in text
     again = load(path, ["seed=1"])
     assert again.problem.options == experiment.problem.options
 

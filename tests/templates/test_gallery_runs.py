@@ -58,12 +58,12 @@ def test_an_entry_runs(kind, tmp_path, monkeypatch, float32):
 
 @pytest.mark.quick
 def test_every_problem_is_an_entry_with_its_own_section_and_picture():
-    known = {name for name in gallery.__all__ if inspect.isfunction(getattr(gallery, name))}
+    kinds = {name for name in gallery.__all__ if inspect.isfunction(getattr(gallery, name))}
     page = (ROOT / "docs" / "reference" / "gallery.md").read_text()
     assert (
-        known == set(TEMPLATE_SETTINGS) == set(SMALL) == set(re.findall(r"^## (\w+)$", page, re.M))
+        kinds == set(TEMPLATE_SETTINGS) == set(SMALL) == set(re.findall(r"^## (\w+)$", page, re.M))
     )
-    for kind in known:
+    for kind in kinds:
         section = page.split(f"\n## {kind}\n")[1].split("\n## ")[0]
         assert f"diamond new {kind} --problem {kind}" in section
         (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+\.png)\)", section)
