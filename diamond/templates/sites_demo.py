@@ -32,7 +32,7 @@ ROUNDS, EVERY = 100, 10
 CHAIN = {"name": "neumann", "terms": demo_experiment.TERMS}  # the sites estimate L_g
 MESSAGE_SECONDS = 10.0  # seconds between messages about what is awaited
 PARTS = ("train", "valid", "test")
-SITE = '''"""What every site of this demo runs: its own rows, the problem of all."""
+SITE = '''"""Problem that every site of this demo solves, on its own rows."""
 
 import numpy as np
 
@@ -68,7 +68,7 @@ class SitesDemo:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def write_files(self) -> None:
-        """Found the federation, and write the files of each site."""
+        """Create the federation, and write the files of each site."""
         if (self.federation_folder / "bundles").exists():
             shutil.rmtree(self.folder)  # of an earlier demo
         self.federation_folder.mkdir(parents=True)
@@ -94,12 +94,13 @@ class SitesDemo:
             half = ROUNDS // 2
             self._wait_until(
                 lambda: self._saved_round(KILLED_SITE) >= half,
-                f"{KILLED_SITE} to come to round {half}",
+                f"{KILLED_SITE} to reach round {half}",
             )
             self.processes[KILLED_SITE].send_signal(signal.SIGKILL)
             self.processes[KILLED_SITE].wait()
             self.on_message(
-                f"{KILLED_SITE} killed (kill -9) past round {self._saved_round(KILLED_SITE)}; started again"
+                f"{KILLED_SITE} killed (kill -9) after round {self._saved_round(KILLED_SITE)}; "
+                f"started again"
             )
             self._start(KILLED_SITE)
             all_finished = lambda: all(process.poll() == 0 for process in self.processes.values())

@@ -86,11 +86,11 @@ def test_differences_are_described_with_both_places():
 
 def test_the_demo_says_what_it_waits_for_and_never_gives_up(monkeypatch, tmp_path):
     """However long it takes, as long as every site is alive."""
-    monkeypatch.setattr(sites_demo, "SILENCE", 0.0)
+    monkeypatch.setattr(sites_demo, "MESSAGE_SECONDS", 0.0)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     heard = []
     demo = sites_demo.SitesDemo(tmp_path, heard.append)
     clock = iter(range(0, 10**6, 1000))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    demo._until(lambda: len(heard) == 3, "all to finish")
+    demo._wait_until(lambda: len(heard) == 3, "all to finish")
     assert heard[0].startswith("waiting for all to finish: north compiling, east compiling")
