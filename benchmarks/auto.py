@@ -44,12 +44,14 @@ def condition(problem):
     flat, shape = ravel_pytree(y)
     objectives = problem.objectives(1)
 
-    def own(agent):
+    def lower_hessian(agent):
         return jax.hessian(lambda v: objectives.for_agent(agent).g(x, shape(v), None))(flat)
 
     if flat.size > 2000:
         return float("nan")
-    values = [np.linalg.eigvalsh(np.asarray(own(i), float)) for i in range(problem.agents)]
+    values = [
+        np.linalg.eigvalsh(np.asarray(lower_hessian(i), float)) for i in range(problem.agents)
+    ]
     return max(float(v[-1] / max(v[0], 1e-9 * v[-1])) for v in values)
 
 
@@ -98,7 +100,7 @@ def lowest(problem):
     return min(seen)
 
 
-def one(task):
+def run_case(task):
     """A row of the table."""
     group, name, seed, rounds = task
     import auto_problems
@@ -141,26 +143,26 @@ def main():
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds")
-    given = parser.parse_args()
+    options = parser.parse_args()
     import auto_problems
 
-    groups = given.groups.split(",") if given.groups else list(auto_problems.GROUPS)
+    groups = options.groups.split(",") if options.groups else list(auto_problems.GROUPS)
     tasks = [
-        (group, name, int(seed), given.rounds)
-        for seed in given.seeds.split(",")
+        (group, name, int(seed), options.rounds)
+        for seed in options.seeds.split(",")
         for group in groups
         for name in auto_problems.GROUPS[group]
     ]
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-    rows, begun = [], time.time()
+    rows, started = [], time.time()
     print(f"{'problem':40s} condition  gap of solve  of the chain", flush=True)
-    with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
-        for row in pool.imap_unordered(one, tasks):
+    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
+        for row in pool.imap_unordered(run_case, tasks):
             rows.append(row)
-            name, kappa, (mine, other), above = row
+            name, kappa, (gap, chain_gap), above = row
             mark = "  above its start" if above else ""
-            print(f"{name:40s} {kappa:9.3g}  {mine:12.2%}  {other:12.2%}{mark}", flush=True)
-            if time.time() - begun > given.limit:
+            print(f"{name:40s} {kappa:9.3g}  {gap:12.2%}  {chain_gap:12.2%}{mark}", flush=True)
+            if time.time() - started > options.limit:
                 pool.terminate()
                 break
     print(judged(rows))

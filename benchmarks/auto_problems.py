@@ -37,7 +37,7 @@ def quadratic(random, agents, condition):
 def shifted(random, agents, condition, scale=1.0, rows=100, features=10):
     """Ridge regression towards x; the data times `scale`."""
     scales, truth = spectrum(features, condition), random.normal(size=features)
-    own = truth + 0.3 * random.normal(size=(agents, features))
+    coefficients = truth + 0.3 * random.normal(size=(agents, features))
     penalty = scale**2 / condition
 
     def lower(x, y, rows):
@@ -45,7 +45,7 @@ def shifted(random, agents, condition, scale=1.0, rows=100, features=10):
 
     def site(i):
         a = random.normal(size=(rows, features)) * scales
-        b = a @ (own[i] / scales / 2) + 0.5 * random.normal(size=rows)
+        b = a @ (coefficients[i] / scales / 2) + 0.5 * random.normal(size=rows)
         return {"a": a * scale, "b": b}
 
     start = lambda key: (jnp.zeros(features), jnp.zeros(features))
@@ -130,10 +130,10 @@ def sources(random, agents, count=8, rows=160, features=6):
 def cleaning(random, agents, share, classes=4, features=12, rows=120):
     """One weight a training row, `share` of whose labels are wrong; each agent its own y."""
     (train, valid), test = blobs(random, agents, _iid, classes, features, rows * agents * 2), None
-    made = gallery.hyper_cleaning(
+    problem = gallery.hyper_cleaning(
         train, valid, test, classes, share, seed=_seed(random), lower_level="personal"
     )
-    return made
+    return problem
 
 
 def sines(random, agents, width=24, rows=40):
@@ -149,9 +149,9 @@ def sines(random, agents, width=24, rows=40):
         return upper(x, y, rows) + 0.01 * (jnp.sum(y["w"] ** 2) + y["b"] ** 2)
 
     def start(key):
-        one, two = jax.random.split(key)
-        first = jax.random.normal(one, (1, width))
-        second = jax.random.normal(two, (width, width)) / width**0.5
+        first_key, second_key = jax.random.split(key)
+        first = jax.random.normal(first_key, (1, width))
+        second = jax.random.normal(second_key, (width, width)) / width**0.5
         x = {"in": first, "b": jnp.zeros(width), "on": second, "c": jnp.zeros(width)}
         return x, {"w": jnp.zeros(width), "b": jnp.zeros(())}
 
@@ -197,8 +197,8 @@ def _random_graph(random, agents):
 
 def _conditions():
     powers = {"1": 1.001, "10": 10.0} | {f"10^{k}": 10.0**k for k in range(2, 7)}
-    made = lambda value: lambda r: (quadratic(r, 6, value), _random_graph(r, 6), 16)
-    return {f"quadratic, condition {name}": made(value) for name, value in powers.items()}
+    make_case = lambda value: lambda r: (quadratic(r, 6, value), _random_graph(r, 6), 16)
+    return {f"quadratic, condition {name}": make_case(value) for name, value in powers.items()}
 
 
 def _graphs():
@@ -210,8 +210,8 @@ def _graphs():
         "torus": lambda r: network.torus(3, 4),
         "exponential": lambda r: network.exponential(12),
     }
-    made = lambda graph: lambda r: (logistic(r, 12, rows=60, spread=3.0), graph(r), 16)
-    return {f"logistic, agents differ, {name}": made(graph) for name, graph in kinds.items()}
+    make_case = lambda graph: lambda r: (logistic(r, 12, rows=60, spread=3.0), graph(r), 16)
+    return {f"logistic, agents differ, {name}": make_case(graph) for name, graph in kinds.items()}
 
 
 GROUPS = {

@@ -19,7 +19,7 @@ from diamond.network import channels
 from diamond.network.mixing.lossy_mixer import LossyMixer, make_mixer
 
 AGENTS, SIZE, COUNT = 64, 100_000, 20
-AGENT_AXES = {
+CASES = {
     "none": [],
     "drops(0.05)": [channels.drops(0.05)],
     "delay(1)": [channels.delay(1)],
@@ -31,35 +31,39 @@ AGENT_AXES = {
 }
 
 
-def exchange(given):
+def seconds_of_exchange(channel_list):
     """Seconds of one exchange."""
-    mixer = make_mixer(diamond.network.ring(AGENTS).through(*given))
+    mixer = make_mixer(diamond.network.ring(AGENTS).through(*channel_list))
     shape = jax.ShapeDtypeStruct((SIZE,), jnp.float32)
-    kept = mixer.start([Message(shape, shape)]) if isinstance(mixer, LossyMixer) else None
-    told = Message(*jax.random.normal(key(0), (2, AGENTS, SIZE)))
+    state = mixer.start([Message(shape, shape)]) if isinstance(mixer, LossyMixer) else None
+    message = Message(*jax.random.normal(key(0), (2, AGENTS, SIZE)))
 
     @jax.jit
-    def go(mixer, told, kept):
-        def one(t, carry):
-            told, kept = carry
-            change, kept = mixer.exchange(told, ExchangeId(key(0), t), kept)
-            return jax.tree.map(jnp.add, told, change), kept
+    def run_exchanges(mixer, message, state):
+        def run_exchange(t, carry):
+            message, state = carry
+            change, state = mixer.exchange(message, ExchangeId(key(0), t), state)
+            return jax.tree.map(jnp.add, message, change), state
 
-        return jax.lax.fori_loop(0, COUNT, one, (told, kept))
+        return jax.lax.fori_loop(0, COUNT, run_exchange, (message, state))
 
-    return best(lambda: go(mixer, told, kept)) / COUNT
+    return best(lambda: run_exchanges(mixer, message, state)) / COUNT
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--wide", action="store_true")
-    whole = None
+    round_seconds = None
     if parser.parse_args().wide:
-        go, _ = rounds(meta(AGENTS, (1024, 1024)), 256, "float32", COUNT)
-        whole = best(go) / COUNT
-        print(f"a round of the wide problem: {1e3 * whole:.2f} ms", flush=True)
-    plain = exchange(AGENT_AXES["none"])
-    for name, given in AGENT_AXES.items():
-        seconds = exchange(given)
-        beside = f", {100 * (seconds - plain) / whole:5.1f} % of it more" if whole else ""
-        print(f"{name:13} {1e3 * seconds:8.3f} ms an exchange{beside}", flush=True)
+        run_rounds, _ = rounds(meta(AGENTS, (1024, 1024)), 256, "float32", COUNT)
+        round_seconds = best(run_rounds) / COUNT
+        print(f"a round of the wide problem: {1e3 * round_seconds:.2f} ms", flush=True)
+    plain = seconds_of_exchange(CASES["none"])
+    for name, channel_list in CASES.items():
+        seconds = seconds_of_exchange(channel_list)
+        comparison = (
+            f", {100 * (seconds - plain) / round_seconds:5.1f} % of it more"
+            if round_seconds
+            else ""
+        )
+        print(f"{name:13} {1e3 * seconds:8.3f} ms an exchange{comparison}", flush=True)

@@ -1,8 +1,8 @@
 """What `clip` saves where one site lies, and what it costs where none does: `clipping.py [ROUNDS]`.
 
 `clipping.py clinics [ROUNDS]`: the same on the rows of docs/tutorials/three_sites.md, with steps
-that the sites find: the local losses f_i(x_i, y_i) of the honest sites. There the last site may also tell
-10 x and 10 u, or x + 1 to some neighbours and x - 1 to others.
+that the sites find: the local losses f_i(x_i, y_i) of the honest sites. There the last site may
+also send 10 x and 10 u, or x + 1 to some neighbours and x - 1 to others.
 
 Eight sites, all joined, each with rows of its own kind, rehearsed: GT-SGD with steps given. The
 last one may lie in all it tells, while it goes on as an honest one does:
@@ -28,7 +28,7 @@ import diamond
 from diamond.peers.site_agent import Agent
 
 SITES, WIDTH = 8, 6
-GIVEN = diamond.gt_sgd(0.5, 0.1, 16, diamond.hypergradient.conjugate_gradient(20))
+ALGORITHM = diamond.gt_sgd(0.5, 0.1, 16, diamond.hypergradient.conjugate_gradient(20))
 NETWORK = diamond.network.complete(SITES)
 CLIPS = (None, 3.0, 1.0)
 CLINIC_LIES = ("scaled", "flipped", "constant", "two-faced")
@@ -54,8 +54,10 @@ def rows(site: int) -> dict[str, np.ndarray]:
 def problem(site: int) -> diamond.Problem:
     """As one site has it."""
     start = lambda key: (jnp.zeros(WIDTH), jnp.zeros(WIDTH))
-    own = rows(site)
-    train, valid = ({k: v[part] for k, v in own.items()} for part in (slice(32), slice(32, 64)))
+    site_rows = rows(site)
+    train, valid = (
+        {k: v[part] for k, v in site_rows.items()} for part in (slice(32), slice(32, 64))
+    )
     return diamond.Problem(upper, lower, start, [train], [valid])
 
 
@@ -72,7 +74,7 @@ ATTACKS = {  # (x, u, random numbers, receiver) -> what the receiver gets
 }
 
 
-class Deceived(Agent):
+class DeceivedAgent(Agent):
     """Hears lies of the last site, which itself goes on as an honest one does."""
 
     attack: str | None = None
@@ -89,16 +91,16 @@ class Deceived(Agent):
         return super().finish_exchange(progress, exchange, local_result, messages)
 
 
-def rehearsed(problems, network, algorithm, rounds, clip, attack):
+def run_rehearsal(problems, network, algorithm, rounds, clip, attack):
     """Where the sites of a rehearsal stand at its end; None if it diverged for good."""
     from diamond.engine import site_rehearsal
 
-    def deceived(*args, **named):
-        agent = Deceived(*args, **named)
+    def make_agent(*args, **options):
+        agent = DeceivedAgent(*args, **options)
         agent.attack = attack
         return agent
 
-    original, site_rehearsal.Agent = site_rehearsal.Agent, deceived
+    original, site_rehearsal.Agent = site_rehearsal.Agent, make_agent
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `clip` is tried here on purpose
@@ -112,22 +114,22 @@ def rehearsed(problems, network, algorithm, rounds, clip, attack):
 def objective(x: np.ndarray, honest: list[int]) -> float:
     """mean_i f_i(x, y_i*(x)) over the honest, with y_i* from normal equations."""
 
-    def one(site):
-        own = rows(site)
-        a, b = (jnp.asarray(own[k][:32], float) for k in "ab")
+    def site_loss(site):
+        site_rows = rows(site)
+        a, b = (jnp.asarray(site_rows[k][:32], float) for k in "ab")
         y = jnp.linalg.solve(a.T @ a / 32 + jnp.diag(jnp.exp(x)), a.T @ b / 32)
-        return upper(x, y, {k: jnp.asarray(own[k][32:], float) for k in "ab"})
+        return upper(x, y, {k: jnp.asarray(site_rows[k][32:], float) for k in "ab"})
 
-    return float(np.mean([one(site) for site in honest]))
+    return float(np.mean([site_loss(site) for site in honest]))
 
 
 def trial(rounds: int, clip: float | None, attack: str | None) -> tuple[float, float]:
     """The two numbers at the end of a run."""
-    found = rehearsed(list(map(problem, range(SITES))), NETWORK, GIVEN, rounds, clip, attack)
-    if found is None:
+    ends = run_rehearsal(list(map(problem, range(SITES))), NETWORK, ALGORITHM, rounds, clip, attack)
+    if ends is None:
         return np.inf, np.inf
     honest = list(range(SITES - 1))
-    x = np.stack([np.asarray(found[i].state.x, float) for i in honest])
+    x = np.stack([np.asarray(ends[i].state.x, float) for i in honest])
     return objective(x.mean(0), honest), float(((x - x.mean(0)) ** 2).sum(1).mean())
 
 
@@ -141,8 +143,8 @@ def main(rounds: int) -> None:
     print(f"{'clip':<8}" + "".join(f"{name:>20}" for name in kinds))
     for clip in CLIPS:
         ends = [trial(rounds, clip, attack) for attack in kinds.values()]
-        said = "".join(f"{loss:>11.4f} ({far:.0e})" for loss, far in ends)
-        print(f"{clip or 'none':<8}{said}", flush=True)
+        cells = "".join(f"{loss:>11.4f} ({distance:.0e})" for loss, distance in ends)
+        print(f"{clip or 'none':<8}{cells}", flush=True)
 
 
 def squares(x, y, rows):
@@ -158,8 +160,10 @@ def penalized(x, y, rows):
 def clinic(site: int, shift: float) -> diamond.Problem:
     """A site of docs/tutorials/three_sites.md; shift 0: rows of one distribution."""
     a = np.random.default_rng(site).normal(shift * site, 1, (60, 4)).astype(np.float32)
-    own = {"a": a, "b": a[:, 0] - a[:, 1]}
-    train, valid = ({k: v[part] for k, v in own.items()} for part in (slice(30), slice(30, 60)))
+    site_rows = {"a": a, "b": a[:, 0] - a[:, 1]}
+    train, valid = (
+        {k: v[part] for k, v in site_rows.items()} for part in (slice(30), slice(30, 60))
+    )
     start = lambda key: (jnp.zeros(4, np.float32), jnp.zeros(4, np.float32))
     return diamond.Problem(squares, penalized, start, [train], [valid])
 
@@ -171,7 +175,9 @@ def clinics(rounds: int) -> None:
     log.setLevel(logging.WARNING)
     log.addHandler(handler := logging.Handler())
     log.propagate = False
-    handler.emit = lambda one: "back to round" in one.getMessage() and rollbacks.append(one)
+    handler.emit = lambda record: (
+        "back to round" in record.getMessage() and rollbacks.append(record)
+    )
     five = diamond.network.complete(5)
     cases = {
         "ring of 3": (diamond.network.ring(3), 1.0, diamond.gt_sgd(batch=8), (None, *CLINIC_LIES)),
@@ -183,15 +189,18 @@ def clinics(rounds: int) -> None:
         for attack in attacks:
             for clip in (None, 3.0):
                 rollbacks.clear()
-                found = rehearsed(problems, network, method, rounds, clip, attack)
+                ends = run_rehearsal(problems, network, method, rounds, clip, attack)
                 losses = "diverged"
-                if found is not None:
-                    points = [(p.state.x, p.state.y) for p in found[: -1 if attack else None]]
-                    each = [squares(*at, one.rows["valid"][0]) for at, one in zip(points, problems)]
-                    losses = " ".join(f"{loss:.2g}" for loss in each)
-                times = len(rollbacks) // network.agents
-                told = f"{name:<12} {attack or 'all honest':<11} clip {clip or 'none':<5}"
-                print(f"{told} rollbacks {times}  losses {losses}", flush=True)
+                if ends is not None:
+                    points = [(p.state.x, p.state.y) for p in ends[: -1 if attack else None]]
+                    local_losses = [
+                        squares(*point, problem.rows["valid"][0])
+                        for point, problem in zip(points, problems)
+                    ]
+                    losses = " ".join(f"{loss:.2g}" for loss in local_losses)
+                rollback_count = len(rollbacks) // network.agents
+                label = f"{name:<12} {attack or 'all honest':<11} clip {clip or 'none':<5}"
+                print(f"{label} rollbacks {rollback_count}  losses {losses}", flush=True)
 
 
 if __name__ == "__main__":

@@ -71,23 +71,29 @@ def average(outcome) -> float:
 
 
 def main() -> None:
-    words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--rounds", type=int, default=2000)
-    words.add_argument("--seeds", type=int, default=5)
-    asked = words.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=2000)
+    parser.add_argument("--seeds", type=int, default=5)
+    options = parser.parse_args()
     grid = list(itertools.product(ALPHAS, BETAS, WEIGHTS))
     for label, make in CASES.items():
         problem, network = make()
         cells = []
         for method in METHODS.values():
-            given = problem, network
-            tried = [(method(*s), seed) for s in grid for seed in range(TUNING)]
-            found = simulate_many(*given, tried, asked.rounds, asked.rounds // 10, batched=True)
-            scores = np.array([average(one) for one in found]).reshape(-1, TUNING).mean(1)
+            problem_and_network = problem, network
+            trials = [(method(*s), seed) for s in grid for seed in range(TUNING)]
+            outcomes = simulate_many(
+                *problem_and_network, trials, options.rounds, options.rounds // 10, batched=True
+            )
+            scores = (
+                np.array([average(outcome) for outcome in outcomes]).reshape(-1, TUNING).mean(1)
+            )
             best = grid[int(np.argmin(scores))]
-            fresh = [(method(*best), 100 + seed) for seed in range(asked.seeds)]
-            ends = simulate_many(*given, fresh, asked.rounds, asked.rounds // 10, batched=True)
-            values = [average(one) for one in ends]
+            fresh = [(method(*best), 100 + seed) for seed in range(options.seeds)]
+            ends = simulate_many(
+                *problem_and_network, fresh, options.rounds, options.rounds // 10, batched=True
+            )
+            values = [average(outcome) for outcome in ends]
             at = ", ".join(f"{value:g}" for value in best)
             cells.append(f"{np.mean(values):.2g} +- {np.std(values):.1g} ({at})")
         print(f"| {label} | {' | '.join(cells)} |", flush=True)

@@ -34,19 +34,19 @@ OUT = Path(__file__).with_suffix(".json")
 
 
 def trial(problem, network, name, constants, seed=0):
-    given = {"method": name, "constants": constants, "seed": seed}
+    setting = {"method": name, "constants": constants, "seed": seed}
     algorithm = build_method(name, constants, demo_experiment.BATCH, demo_experiment.CHAIN)
     try:
         history = diamond.simulate(
             problem, network, algorithm, demo_experiment.ROUNDS, seed, EVERY
         ).history
     except diamond.Diverged as error:
-        return given | {"diverged": error.round, "upper_loss": float("inf")}
+        return setting | {"diverged": error.round, "upper_loss": float("inf")}
     tail = len(history["round"]) // 5
-    last = ("upper_loss", "local_loss", "accuracy")
+    measures = ("upper_loss", "local_loss", "accuracy")
     return (
-        given
-        | {key: float(history[key][-tail:].mean()) for key in last}
+        setting
+        | {key: float(history[key][-tail:].mean()) for key in measures}
         | {"metric": float(history["metric"][1:].mean()), "seconds": history["seconds"][-1]}
     )
 
@@ -62,13 +62,13 @@ def main():
     for name, constants in demo_experiment.METHODS.items():
         axes = (ALPHA, BETA, ETA) if len(constants) == 3 else (FINE, BETA)
         settings = [(a, b / a, *(e / a**2 for e in e)) for a, b, *e in itertools.product(*axes)]
-        found = []
+        trials_of_method = []
         for setting in settings:
-            found.append(trial(problem, network, name, setting))
-            print({k: v for k, v in found[-1].items() if k != "seed"}, flush=True)
-        trials += found
+            trials_of_method.append(trial(problem, network, name, setting))
+            print({k: v for k, v in trials_of_method[-1].items() if k != "seed"}, flush=True)
+        trials += trials_of_method
         for rule, score in RULES.items():
-            best = min(found, key=score)["constants"]
+            best = min(trials_of_method, key=score)["constants"]
             winners[rule][name] = [trial(problem, network, name, best, seed) for seed in SEEDS]
     sizes = {
         "rounds": demo_experiment.ROUNDS,
@@ -80,9 +80,9 @@ def main():
         print(f"\nconstants chosen by {rule}; mean and spread over seeds {SEEDS}")
         print("method   upper loss          own loss            average metric      constants")
         for name, runs in methods.items():
-            said = [spread(runs, key) for key in ("upper_loss", "local_loss", "metric")]
+            cells = [spread(runs, key) for key in ("upper_loss", "local_loss", "metric")]
             constants = ", ".join(f"{c:.3g}" for c in runs[0]["constants"])
-            print(f"{name:8} " + "   ".join(said) + f"   {constants}")
+            print(f"{name:8} " + "   ".join(cells) + f"   {constants}")
 
 
 if __name__ == "__main__":

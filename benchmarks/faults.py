@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--kinds", nargs="*", default=[*PROCESS_FAULTS, *LINK_FAULTS])
     parser.add_argument("--phases", nargs="*", default=list(PHASES))
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         calm, begun = trial(root, "calm", patience=10), time.perf_counter()
@@ -34,9 +34,9 @@ def main() -> None:
         print(f"{patience:.1f} times as long as usual", flush=True)
         print(f"{'fault':<16}{'when':<12}{'the same bits':>14}{'s a run':>9}")
         bad = sum(
-            repeated(root, calm, kind, phase, given.repeats, patience)
-            for kind in given.kinds
-            for phase in given.phases
+            repeated(root, calm, kind, phase, options.repeats, patience)
+            for kind in options.kinds
+            for phase in options.phases
         )
     sys.exit(bad > 0)
 

@@ -67,82 +67,89 @@ PUBLISHED = [
 ]
 
 
-def against(kept, one, other, cost=COST):
+def compare_methods(results, method, baseline, cost=COST):
     """How two methods do on the cases that both met: who wins, and by how much."""
-    costs = {(r["case"], r["method"]): r[cost] for r in kept["costs"]["tuned"]}
-    met = [case for case in kept["cases"] if {(case, one), (case, other)} <= {*costs}]
-    pairs = [(costs[case, one], costs[case, other]) for case in met]
+    costs = {(r["case"], r["method"]): r[cost] for r in results["costs"]["tuned"]}
+    met = [case for case in results["cases"] if {(case, method), (case, baseline)} <= {*costs}]
+    pairs = [(costs[case, method], costs[case, baseline]) for case in met]
     ratios = [a / b for a, b in pairs if math.isfinite(a) and math.isfinite(b)]
     return {
         "cases": len(met),
         "wins": sum(a < b for a, b in pairs),
         "losses": sum(a > b for a, b in pairs),
-        "solved": [sum(math.isfinite(c) for c in each) for each in zip(*pairs)] or [0, 0],
+        "solved": [sum(map(math.isfinite, costs)) for costs in zip(*pairs)] or [0, 0],
         "ratio": float(np.median(ratios)) if ratios else math.nan,
     }
 
 
-def verdict(found):
+def verdict(comparison):
     """Whether an order holds on the cases that decide between the two.
 
     For certain where a sign test passes at 5 %, perhaps where two thirds of the cases agree.
     """
-    wins, decided = found["wins"], found["wins"] + found["losses"]
+    wins, decided = comparison["wins"], comparison["wins"] + comparison["losses"]
     if not decided:
         return "nothing decides"
-    said = "yes" if wins >= SHARE * decided else "no" if wins <= (1 - SHARE) * decided else ""
+    answer = "yes" if wins >= SHARE * decided else "no" if wins <= (1 - SHARE) * decided else ""
     certain = stats.binomtest(wins, decided).pvalue <= LEVEL
-    return said + "," * (not certain) + " perhaps" * (not certain) if said else "it depends"
+    return answer + "," * (not certain) + " perhaps" * (not certain) if answer else "it depends"
 
 
-def row(suite, kept, one, other):
+def comparison_row(suite, results, method, baseline):
     """One comparison as a line of a table."""
-    found = against(kept, one, other)
-    ratio = "" if math.isnan(found["ratio"]) else f"{found['ratio']:.2g}"
-    solved = " and ".join(map(str, found["solved"]))
-    rounds = against(kept, one, other, "round")
-    won = " | ".join(f"{each['wins']} to {each['losses']}" for each in (found, rounds))
-    said = f"| {one} | {other} | {suite} | {solved} of {found['cases']} | {ratio} | {won} |"
-    return f"{said} {verdict(found)} | {verdict(rounds)} |"
+    by_calls = compare_methods(results, method, baseline)
+    ratio = "" if math.isnan(by_calls["ratio"]) else f"{by_calls['ratio']:.2g}"
+    solved = " and ".join(map(str, by_calls["solved"]))
+    by_rounds = compare_methods(results, method, baseline, "round")
+    won = " | ".join(
+        f"{comparison['wins']} to {comparison['losses']}" for comparison in (by_calls, by_rounds)
+    )
+    cells = f"{suite} | {solved} of {by_calls['cases']} | {ratio} | {won}"
+    return f"| {method} | {baseline} | {cells} | {verdict(by_calls)} | {verdict(by_rounds)} |"
 
 
 COLUMNS = "suite | solved | cost | won, calls | won, rounds"
 RULE = f"|{' --- |' * 9}"
 
 
-def orderings(kept):
+def orderings_table(suites):
     """What papers say of others: a row each."""
     lines = [f"| said to be better | than | {COLUMNS} | in calls | in rounds |", RULE]
-    known = [(s, a, b) for s, a, b in PUBLISHED if s in kept and _met(kept[s], a, b)]
-    return "\n".join([*lines, *(row(s, kept[s], a, b) for s, a, b in known)])
+    rows = [(s, a, b) for s, a, b in PUBLISHED if s in suites and _has_methods(suites[s], a, b)]
+    return "\n".join([*lines, *(comparison_row(s, suites[s], a, b) for s, a, b in rows)])
 
 
-def worth(kept):
+def parts_table(suites):
     """What parts are worth: a row for each pair that differs in one."""
     lines = [f"| part | with | without | {COLUMNS} | in calls | in rounds |", f"| --- {RULE}"]
     for part, pairs in PARTS.items():
-        for suite, one, other in pairs:
-            if suite in kept and _met(kept[suite], one, other):
-                lines.append(f"| {part} {row(suite, kept[suite], one, other)}")
+        for suite, method, baseline in pairs:
+            if suite in suites and _has_methods(suites[suite], method, baseline):
+                lines.append(f"| {part} {comparison_row(suite, suites[suite], method, baseline)}")
     return "\n".join(lines)
 
 
-def links(kept):
+def links_table(suites):
     """How the order of the methods on every kind of link compares with that on perfect ones."""
-    suite = kept["links"]
+    suite = suites["links"]
     cases, methods, costs = statistics.cost_matrix(suite["costs"]["tuned"], COST)
     perfect = costs[cases.index("links-perfect")]
     lines = ["| link | order by calls | pairs that change places |", "| --- | --- | ---: |"]
-    for case, here in zip(cases, costs):
-        there = [j for j in range(len(methods)) if not math.isnan(here[j])]
-        order = sorted((j for j in there if math.isfinite(here[j])), key=lambda j: here[j])
-        named = ", ".join(methods[j] for j in order)
-        lost = ", ".join(methods[j] for j in there if math.isinf(here[j]))
-        both = [j for j in there if not math.isnan(perfect[j])]
-        sides = [(i, j) for i in both for j in both if i < j]
-        swapped = sum(_sign(here[i], here[j]) * _sign(perfect[i], perfect[j]) < 0 for i, j in sides)
-        failed = f"; not solved: {lost}" if lost else ""
-        lines.append(f"| {case} | {named}{failed} | {swapped} of {len(sides)} |")
+    for case, case_costs in zip(cases, costs):
+        present = [j for j in range(len(methods)) if not math.isnan(case_costs[j])]
+        order = sorted(
+            (j for j in present if math.isfinite(case_costs[j])), key=lambda j: case_costs[j]
+        )
+        solved = ", ".join(methods[j] for j in order)
+        unsolved = ", ".join(methods[j] for j in present if math.isinf(case_costs[j]))
+        comparable = [j for j in present if not math.isnan(perfect[j])]
+        pairs = [(i, j) for i in comparable for j in comparable if i < j]
+        swapped = sum(
+            _sign(case_costs[i], case_costs[j]) * _sign(perfect[i], perfect[j]) < 0
+            for i, j in pairs
+        )
+        failed = f"; not solved: {unsolved}" if unsolved else ""
+        lines.append(f"| {case} | {solved}{failed} | {swapped} of {len(pairs)} |")
     return "\n".join(lines)
 
 
@@ -150,22 +157,22 @@ def _sign(a, b):
     return int(a > b) - int(a < b)
 
 
-def _met(kept, *names):
-    return {*names} <= {r["method"] for r in kept["costs"]["tuned"]}
+def _has_methods(results, *names):
+    return {*names} <= {r["method"] for r in results["costs"]["tuned"]}
 
 
-def standings(kept):
+def rank_methods(results):
     """Every method of a suite: cases met and solved, tuned and not, all-case rank; best first.
 
     First those that solve most as they come, then by their rank among tuned ones.
     """
-    _, methods, medians = statistics.cost_matrix(kept["costs"]["tuned"], COST)
-    average, _ = statistics.average_ranks(_ranked(medians))
-    found = []
+    _, methods, medians = statistics.cost_matrix(results["costs"]["tuned"], COST)
+    average, _ = statistics.average_ranks(_unmet_as_infinite(medians))
+    rows = []
     for j, name in enumerate(methods):
         met = ~np.isnan(medians[:, j])
-        untuned = [r[COST] for r in kept["costs"]["untuned"] if r["method"] == name]
-        found.append(
+        untuned = [r[COST] for r in results["costs"]["untuned"] if r["method"] == name]
+        rows.append(
             {
                 "method": name,
                 "cases": int(met.sum()),
@@ -174,7 +181,7 @@ def standings(kept):
                 "rank": round(float(average[j]), 2),
             }
         )
-    return sorted(found, key=lambda m: (-m["untuned"], m["rank"]))
+    return sorted(rows, key=lambda m: (-m["untuned"], m["rank"]))
 
 
 SITUATIONS = {
@@ -185,23 +192,25 @@ SITUATIONS = {
 }
 
 
-def which(found):
+def choice_table(standings_by_suite):
     """Which method to use, by the kind of problem: as it comes, and tuned."""
     lines = ["| your problem | as it comes | tuned | evidence |", "| --- | --- | --- | --- |"]
     for name, words in SITUATIONS.items():
-        if name in found:
-            own = found[name][0]
-            tuned = min(found[name], key=lambda m: (-m["solved"], m["rank"]))
-            easy = f"{own['method']} solves {own['untuned']} of {own['cases']} cases untuned"
-            best = f"{tuned['method']} {tuned['solved']} of {tuned['cases']} tuned"
-            ranks = f"all-case rank {tuned['rank']:.1f}"
-            said = (
-                f"| `{own['method']}` | `{tuned['method']}` | {easy}; {best}, {ranks} (`{name}`) |"
+        if name in standings_by_suite:
+            untuned = standings_by_suite[name][0]
+            tuned = min(standings_by_suite[name], key=lambda m: (-m["solved"], m["rank"]))
+            evidence = (
+                f"{untuned['method']} solves {untuned['untuned']} of {untuned['cases']} cases "
+                f"untuned; {tuned['method']} {tuned['solved']} of {tuned['cases']} tuned"
             )
-            lines.append(f"| {words} {said}")
+            ranks = f"all-case rank {tuned['rank']:.1f}"
+            cells = (
+                f"| `{untuned['method']}` | `{tuned['method']}` | {evidence}, {ranks} (`{name}`) |"
+            )
+            lines.append(f"| {words} {cells}")
     return "\n".join(lines)
 
 
-def _ranked(costs):
+def _unmet_as_infinite(costs):
     """Cases that a method did not meet count as not solved: all have a rank."""
     return np.where(np.isnan(costs), np.inf, costs)

@@ -30,6 +30,7 @@ from diamond.gallery import actor_critic, hyper_cleaning
 
 ROOT = Path(__file__).parents[1]
 GAMES, ROUNDS = range(10), 1000
+TASKS = ["compare", "pictures", "entries", "games", "cleaning", "mnist"]
 ALPHAS, DRAWS = (2.0, 10.0, 50.0, 250.0), range(3)
 LOWER = {"beta": 0.3, "delta": 0.3, "batch": 32}
 MOMENTUM = {"eta": 0.2, "gamma": 0.2}
@@ -47,16 +48,21 @@ def games():
             diamond.simulate(game, network, make(batch=6, hypergradient=inverse), ROUNDS)
             for make in methods
         ]
-        found = [*(run.history["return"][-1] for run in runs), game.returns(alone(game)).mean()]
-        print(f"{seed:4}  {best:.3f}  " + "  ".join(f"{value / best:7.3f}" for value in found))
+        returns = [
+            *(run.history["return"][-1] for run in runs),
+            game.returns(learn_alone(game)).mean(),
+        ]
+        print(f"{seed:4}  {best:.3f}  " + "  ".join(f"{value / best:7.3f}" for value in returns))
 
 
-def alone(game, step=20.0):
+def learn_alone(game, step=20.0):
     """Where agents end that change their own policy for their own reward."""
-    own = jnp.arange(9)
-    move = lambda x: x.at[own].add(step * jax.jacobian(game.returns)(x)[own, own])
+    agent_numbers = jnp.arange(9)
+    update = lambda x: x.at[agent_numbers].add(
+        step * jax.jacobian(game.returns)(x)[agent_numbers, agent_numbers]
+    )
     start = jnp.zeros(game.start(0)[0].shape)
-    return jax.jit(lambda x: jax.lax.fori_loop(0, ROUNDS, lambda _, x: move(x), x))(start)
+    return jax.jit(lambda x: jax.lax.fori_loop(0, ROUNDS, lambda _, x: update(x), x))(start)
 
 
 def cleaning():
@@ -65,15 +71,22 @@ def cleaning():
         "sparkle": lambda a: diamond.sparkle(a, **LOWER),
         "ma_dsbo": lambda a: diamond.ma_dsbo(a, **LOWER),
     }
-    dealt = (digit_rows(5, seed=seed) for seed in DRAWS)
-    made = [hyper_cleaning(*rows, seed=seed) for seed, rows in enumerate(dealt)]
-    for name, draws in {"weights ignored": made, "wrong rows left out": map(cleaned, made)}.items():
-        runs = [run(each, methods["diamond_common"](0.0)) for each in draws]
+    partitions = (digit_rows(5, seed=seed) for seed in DRAWS)
+    problems = [hyper_cleaning(*rows, seed=seed) for seed, rows in enumerate(partitions)]
+    for name, draws in {
+        "weights ignored": problems,
+        "wrong rows left out": map(without_wrong_rows, problems),
+    }.items():
+        runs = [run(problem, methods["diamond_common"](0.0)) for problem in draws]
         report(name, "-", runs)
     for name, make in methods.items():
-        first = {alpha: run(made[0], make(alpha)) for alpha in ALPHAS}
-        alpha = min(first, key=lambda alpha: first[alpha].history["upper_loss"][-1])
-        report(name, alpha, [first[alpha], *(run(each, make(alpha)) for each in made[1:])])
+        runs_by_alpha = {alpha: run(problems[0], make(alpha)) for alpha in ALPHAS}
+        alpha = min(runs_by_alpha, key=lambda alpha: runs_by_alpha[alpha].history["upper_loss"][-1])
+        report(
+            name,
+            alpha,
+            [runs_by_alpha[alpha], *(run(problem, make(alpha)) for problem in problems[1:])],
+        )
 
 
 def mnist(folder):
@@ -85,29 +98,32 @@ def mnist(folder):
         "sparkle": lambda a: diamond.sparkle(a, **lower),
     }
     rows = partition_rows("mnist", agents=5, rows=12_500, folder=folder)[:3]
-    made = hyper_cleaning(*rows)
-    for name, one in {"weights ignored": made, "wrong rows left out": cleaned(made)}.items():
-        report(name, "-", [run(one, methods["diamond_common"](0.0))])
+    problem = hyper_cleaning(*rows)
+    for name, problem_to_run in {
+        "weights ignored": problem,
+        "wrong rows left out": without_wrong_rows(problem),
+    }.items():
+        report(name, "-", [run(problem_to_run, methods["diamond_common"](0.0))])
     for name, make in methods.items():
         for alpha in (250.0, 1000.0):
-            report(name, alpha, [run(made, make(alpha))])
+            report(name, alpha, [run(problem, make(alpha))])
 
 
 def run(problem, algorithm):
     return diamond.simulate(problem, diamond.network.ring(5), algorithm, ROUNDS, every=ROUNDS)
 
 
-def cleaned(made):
+def without_wrong_rows(problem):
     """The same without the rows whose labels are wrong."""
-    rows = made.rows
-    kept = [{k: r[k][~made.wrong[r["k"]]] for k in "ab"} for r in rows["train"]]
-    return hyper_cleaning(kept, list(rows["valid"]), list(rows["test"]), corrupted=0.0)
+    rows = problem.rows
+    train = [{k: r[k][~problem.wrong[r["k"]]] for k in "ab"} for r in rows["train"]]
+    return hyper_cleaning(train, list(rows["valid"]), list(rows["test"]), corrupted=0.0)
 
 
 def report(name, alpha, runs):
     last = lambda key: [run.history[key][-1] for run in runs if key in run.history]
-    said = [f"{key} {np.mean(last(key)):.3f}" for key in ("accuracy", "f1") if last(key)]
-    print(f"{name:20} alpha {alpha:4}  " + "  ".join(said), flush=True)
+    measures = [f"{key} {np.mean(last(key)):.3f}" for key in ("accuracy", "f1") if last(key)]
+    print(f"{name:20} alpha {alpha:4}  " + "  ".join(measures), flush=True)
 
 
 def compare(names, out, seeds, processes):
@@ -115,9 +131,9 @@ def compare(names, out, seeds, processes):
     from gallery_entries import ENTRIES
     from gallery_methods import compare
 
-    found = compare(names or list(ENTRIES), out.parent, seeds, processes)
-    known = json.loads(out.read_text()) if out.exists() else {}
-    out.write_text(json.dumps(known | found))
+    results = compare(names or list(ENTRIES), out.parent, seeds, processes)
+    stored = json.loads(out.read_text()) if out.exists() else {}
+    out.write_text(json.dumps(stored | results))
 
 
 def entries(names):
@@ -127,42 +143,41 @@ def entries(names):
     for kind in names or TEMPLATE_SETTINGS:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "diamond"]
-            given = {"cwd": folder, "check": True, "capture_output": True}
-            given["env"] = os.environ | {"XDG_CACHE_HOME": folder}
-            subprocess.run([*command, "new", "mine", "--problem", kind], **given)
-            before = os.times()
-            subprocess.run([*command, "run", "mine.toml", "--quiet"], **given)
-            spent = os.times()
-        seconds = spent.children_user + spent.children_system
-        seconds -= before.children_user + before.children_system
+            options = {"cwd": folder, "check": True, "capture_output": True}
+            options["env"] = os.environ | {"XDG_CACHE_HOME": folder}
+            subprocess.run([*command, "new", "mine", "--problem", kind], **options)
+            times_before = os.times()
+            subprocess.run([*command, "run", "mine.toml", "--quiet"], **options)
+            times_after = os.times()
+        seconds = times_after.children_user + times_after.children_system
+        seconds -= times_before.children_user + times_before.children_system
         print(f"{kind:20} {seconds:4.0f} s", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    what = ["compare", "pictures", "entries", "games", "cleaning", "mnist"]
-    parser.add_argument("what", choices=what)
+    parser.add_argument("task", choices=TASKS)
     parser.add_argument("names", nargs="*", help="problems to compare; of mnist, its folder")
     parser.add_argument("--out", type=Path, default=Path("gallery/compare.json"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=1)
-    asked = parser.parse_args()
-    if asked.what == "compare":
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        compare(asked.names, asked.out, asked.seeds, asked.processes)
-    elif asked.what == "pictures":
+    options = parser.parse_args()
+    if options.task == "compare":
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        compare(options.names, options.out, options.seeds, options.processes)
+    elif options.task == "pictures":
         from gallery_pictures import draw
         from gallery_tables import write
 
-        found = json.loads(asked.out.read_text())
-        draw(found, ROOT / "docs" / "results" / "gallery")
-        write(found, ROOT / "docs" / "results" / "gallery.md")
-    elif asked.what == "entries":
-        entries(asked.names)
-    elif asked.what == "mnist":
-        mnist(asked.names[0])
+        results = json.loads(options.out.read_text())
+        draw(results, ROOT / "docs" / "results" / "gallery")
+        write(results, ROOT / "docs" / "results" / "gallery.md")
+    elif options.task == "entries":
+        entries(options.names)
+    elif options.task == "mnist":
+        mnist(options.names[0])
     else:
-        {"games": games, "cleaning": cleaning}[asked.what]()
+        {"games": games, "cleaning": cleaning}[options.task]()
 
 
 if __name__ == "__main__":

@@ -39,16 +39,16 @@ def fair_weights():
 def regression():
     """On the tables that `diamond new` writes."""
     with tempfile.TemporaryDirectory() as folder:
-        found = []
+        datasets = []
         for name, text in starting_files.companion_files("site", "regression").items():
             (Path(folder) / name).write_text(text)
-            found.append(data.csv(Path(folder) / name, "target", real=True))
-    joined = data.join_files(found)
-    split = data.partition.split(data.partition.by_column(joined.sites), (0.4, 0.4, 0.2), 0)
-    features, targets = joined.train
+            datasets.append(data.csv(Path(folder) / name, "target", real=True))
+    dataset = data.join_files(datasets)
+    split = data.partition.split(data.partition.by_column(dataset.sites), (0.4, 0.4, 0.2), 0)
+    features, targets = dataset.train
     features = federated_scale([features[i] for i in split[0]])(features)
     rows = [[{"a": features[i], "b": targets[i]} for i in part] for part in split]
-    return gallery.regression(*rows, names=joined.names)
+    return gallery.regression(*rows, names=dataset.names)
 
 
 def representation():
@@ -56,9 +56,9 @@ def representation():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernels.py"
         path.write_text(starting_files.companion_files("kernels", "representation")["kernels.py"])
-        found = importlib.util.spec_from_file_location("kernels", path)
-        module = importlib.util.module_from_spec(found)
-        found.loader.exec_module(module)
+        spec = importlib.util.spec_from_file_location("kernels", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
     return module.make()
 
 

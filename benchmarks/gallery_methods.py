@@ -31,11 +31,17 @@ def compare(names, folder, seeds, processes):
     """What came of every method on every problem, by problem and method."""
     jobs = [(name, method, folder, seeds) for name in names for method in methods(name)]
     with pinned_process_pool(processes) as workers:
-        found = {name: {} for name in names}
-        for (name, method, *_), told in zip(jobs, workers.map(outcome, *zip(*jobs, strict=True))):
-            found[name][method] = told
-            print(f"{name:20} {method:15}", told.get("refused") or brief(told), flush=True)
-    return found
+        results = {name: {} for name in names}
+        for (name, method, *_), outcome_of_method in zip(
+            jobs, workers.map(outcome, *zip(*jobs, strict=True))
+        ):
+            results[name][method] = outcome_of_method
+            print(
+                f"{name:20} {method:15}",
+                outcome_of_method.get("refused") or format_outcome(outcome_of_method),
+                flush=True,
+            )
+    return results
 
 
 def methods(name):
@@ -43,51 +49,55 @@ def methods(name):
     return METHODS[problem_of(ENTRIES[name].make()).lower_level]
 
 
-def problem_of(made):
-    return getattr(made, "problem", made)
+def problem_of(entry):
+    return getattr(entry, "problem", entry)
 
 
-def brief(told):
-    last = [values[-1] for values in told["metric"]]
-    return f"{np.mean(last):.4g} ({min(last):.4g} to {max(last):.4g}), {told['seconds']:.0f} s"
+def format_outcome(outcome):
+    last = [values[-1] for values in outcome["metric"]]
+    return f"{np.mean(last):.4g} ({min(last):.4g} to {max(last):.4g}), {outcome['seconds']:.0f} s"
 
 
 def outcome(name, method, folder, seeds):
     """One method on one problem: its numbers, and the history of the metric from every seed."""
-    begun, entry = time.process_time(), ENTRIES[name]
+    started, entry = time.process_time(), ENTRIES[name]
     problem, network = problem_of(entry.make()), entry.network()
     with warnings.catch_warnings():  # a run that goes back to smaller steps says so
         warnings.simplefilter("ignore")
         try:
-            own = make_tunable(method, problem, network, entry.batch, FIRST_TUNING_SEED)
+            tunable = make_tunable(method, problem, network, entry.batch, FIRST_TUNING_SEED)
         except ValueError as refusal:
             return {"refused": str(refusal)}
-        if entry.solver and "hypergradient" in own.fixed:
+        if entry.solver and "hypergradient" in tunable.fixed:
             solver = diamond.hypergradient.conjugate_gradient(entry.solver)
-            own = replace(own, fixed=own.fixed | {"hypergradient": solver})
-        tried = [own.with_factors(factors) for factors in settings()]
-        trials = made(name, method, problem, network, tried, [FIRST_TUNING_SEED], folder)
+            tunable = replace(tunable, fixed=tunable.fixed | {"hypergradient": solver})
+        candidates = [tunable.with_factors(factors) for factors in settings()]
+        trials = run_trials(name, method, problem, network, candidates, [FIRST_TUNING_SEED], folder)
         losses = [summarize_trial(trial)["upper_loss"] for trial in trials]
         best = int(np.nanargmin(losses))
-        runs = made(name, method, problem, network, [tried[best]], range(seeds), folder)
-        x = diamond.simulate(problem, network, tried[best][0], entry.rounds, 0, entry.rounds).x
-    of = lambda key: [[float(f"{v:.6g}") for v in run["history"][key]] for run in runs]
-    x = jax.tree.map(lambda leaf: few(np.mean(leaf, 0)), x) if "diamond" in method else None
+        runs = run_trials(name, method, problem, network, [candidates[best]], range(seeds), folder)
+        x = diamond.simulate(problem, network, candidates[best][0], entry.rounds, 0, entry.rounds).x
+    histories = lambda key: [[float(f"{v:.6g}") for v in run["history"][key]] for run in runs]
+    x = (
+        jax.tree.map(lambda leaf: round_numbers(np.mean(leaf, 0)), x)
+        if "diamond" in method
+        else None
+    )
     return {
-        "numbers": {k: float(f"{v:.4g}") for k, v in tried[best][1].items()},
+        "numbers": {k: float(f"{v:.4g}") for k, v in candidates[best][1].items()},
         "factors": {"alpha": ALPHAS[best]},
         "diverged": [run["diverged"] for run in runs],
-        "round": of("round")[0],
-        "metric": of(entry.metric),
-        "upper_loss": of("upper_loss"),
+        "round": histories("round")[0],
+        "metric": histories(entry.metric),
+        "upper_loss": histories("upper_loss"),
         "x": x,
-        "seconds": round(time.process_time() - begun, 1),
+        "seconds": round(time.process_time() - started, 1),
     }
 
 
-def few(values):
+def round_numbers(values):
     """A list of numbers with four digits, all that a picture shows."""
-    return [few(one) for one in values] if np.ndim(values) else float(f"{values:.4g}")
+    return [round_numbers(value) for value in values] if np.ndim(values) else float(f"{values:.4g}")
 
 
 def settings():
@@ -95,13 +105,13 @@ def settings():
     return [{"alpha": alpha, "beta": 1.0, "weight": 1.0, "lam": 1.0} for alpha in ALPHAS]
 
 
-def made(name, method, problem, network, tried, seeds, folder):
+def run_trials(name, method, problem, network, candidates, seeds, folder):
     """The runs of each setting and seed."""
     entry = ENTRIES[name]
     about = {"problem": name, "method": method, "rounds": entry.rounds}
     requests = [
         TrialRequest(algorithm, seed, about | {"numbers": numbers, "seed": seed})
-        for algorithm, numbers in tried
+        for algorithm, numbers in candidates
         for seed in seeds
     ]
     every = entry.rounds // EVALUATIONS

@@ -14,14 +14,14 @@ WORDS |= {"accuracy": "accuracy on test rows"}
 WORDS |= {"upper_loss": r"upper loss $\ell(\bar x)$", "return": "mean return"}
 
 
-def draw(found, folder):
+def draw(results, folder):
     """One picture a problem that was compared."""
     folder.mkdir(exist_ok=True)
-    for name in (name for name in found if name in SHOWN):
+    for name in (name for name in results if name in DRAWINGS):
         figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-        curves(axes[0], ENTRIES[name].metric, found[name])
-        first = next(told for told in found[name].values() if told.get("x") is not None)
-        SHOWN[name](axes[1], first["x"])
+        curves(axes[0], ENTRIES[name].metric, results[name])
+        first = next(outcome for outcome in results[name].values() if outcome.get("x") is not None)
+        DRAWINGS[name](axes[1], first["x"])
         figure.savefig(folder / f"{name}.png", dpi=90)
         plt.close(figure)
         print(folder / f"{name}.png")
@@ -29,15 +29,15 @@ def draw(found, folder):
 
 def curves(axis, metric, methods):
     """The mean over the seeds, and their range."""
-    for colour, (method, told) in zip(OKABE_ITO, methods.items()):
-        if "refused" in told:
+    for colour, (method, outcome) in zip(OKABE_ITO, methods.items()):
+        if "refused" in outcome:
             continue
-        ended = [bad is None for bad in told["diverged"]]
-        runs = told["upper_loss" if metric == "upper_loss" else "metric"]
-        values = np.array([own[1:] for own, whole in zip(runs, ended) if whole])
-        along = told["round"][1:]  # at the start all are alike
-        axis.plot(along, values.mean(0), color=colour, label=method)
-        axis.fill_between(along, values.min(0), values.max(0), color=colour, alpha=0.2)
+        is_finished = [round is None for round in outcome["diverged"]]
+        runs = outcome["upper_loss" if metric == "upper_loss" else "metric"]
+        values = np.array([history[1:] for history, finished in zip(runs, is_finished) if finished])
+        rounds = outcome["round"][1:]  # at the start all are alike
+        axis.plot(rounds, values.mean(0), color=colour, label=method)
+        axis.fill_between(rounds, values.min(0), values.max(0), color=colour, alpha=0.2)
     axis.set(xlabel="round", title=WORDS[metric])
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
@@ -45,25 +45,30 @@ def curves(axis, metric, methods):
 
 def pixels(axis, x):
     """Log-penalties of 64 pixels."""
-    shown = axis.imshow(np.reshape(x, (8, 8)), cmap="viridis")
-    axis.figure.colorbar(shown, ax=axis)
+    image = axis.imshow(np.reshape(x, (8, 8)), cmap="viridis")
+    axis.figure.colorbar(image, ax=axis)
     axis.set(title="x: the log-penalty of every pixel", xticks=[], yticks=[])
 
 
 def bars(title, ticks):
-    def shown(axis, x):
+    def draw_bars(axis, x):
         axis.bar(ticks, np.ravel(x), color=OKABE_ITO[0])
         axis.set(title=title)
         axis.tick_params(axis="x", labelrotation=20, labelsize=8)
 
-    return shown
+    return draw_bars
 
 
 def weights(axis, x):
     """How often rows whose labels are right, or wrong, get which weight."""
     wrong = ENTRIES["hyper_cleaning"].make().wrong
-    each = 1 / (1 + np.exp(-np.asarray(x)))
-    axis.hist([each[~wrong], each[wrong]], bins=20, label=["right", "wrong"], color=OKABE_ITO[:2])
+    row_weights = 1 / (1 + np.exp(-np.asarray(x)))
+    axis.hist(
+        [row_weights[~wrong], row_weights[wrong]],
+        bins=20,
+        label=["right", "wrong"],
+        color=OKABE_ITO[:2],
+    )
     axis.set(title="sigmoid(x) of rows with right and wrong labels")
     axis.legend(fontsize=8)
 
@@ -103,15 +108,15 @@ def layer(axis, x):
 def solution(name):
     """x beside the solution in closed form."""
 
-    def shown(axis, x):
+    def draw_points(axis, x):
         axis.scatter(ENTRIES[name].make().minimizer(), x, color=OKABE_ITO[0])
         axis.axline((0, 0), slope=1, color="gray", lw=0.8)
         axis.set(title="every number of x", xlabel="closed form", ylabel="found")
 
-    return shown
+    return draw_points
 
 
-SHOWN = {
+DRAWINGS = {
     "actor_critic": policy,
     "distillation": synthetic,
     "fair_weights": bars("x: the weight of every agent", [str(k) for k in range(5)]),

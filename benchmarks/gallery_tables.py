@@ -8,38 +8,41 @@ from gallery_entries import ENTRIES
 HEADS = {"f1": "F1", "return": "mean return", "upper_loss": "upper loss"}
 
 
-def write(found, page):
+def write(results, page):
     """Put every table between its marks."""
     text = page.read_text()
-    for name, methods in found.items():
+    for name, methods in results.items():
         marks = rf"(<!-- table {re.escape(name)} -->\n).*?(<!-- end -->)"
         lines = table(name, methods)
-        text = re.sub(marks, lambda at: f"{at[1]}{lines}{at[2]}", text, flags=re.S)
+        text = re.sub(marks, lambda match: f"{match[1]}{lines}{match[2]}", text, flags=re.S)
     page.write_text(text)
 
 
 def table(name, methods):
     """A line a method: the metric and the upper loss at the end, and how alpha was tuned."""
     metric = ENTRIES[name].metric
-    both = metric != "upper_loss"
-    head = [HEADS.get(metric, metric.replace("_", " ")), *(["upper loss"] if both else [])]
+    has_metric = metric != "upper_loss"
+    head = [HEADS.get(metric, metric.replace("_", " ")), *(["upper loss"] if has_metric else [])]
     lines = [["method", *head, "alpha, of its own"], ["---", *["---:"] * (len(head) + 1)]]
-    for method, told in methods.items():
-        if "refused" in told:
-            lines.append([f"`{method}`", told["refused"]])
+    for method, outcome in methods.items():
+        if "refused" in outcome:
+            lines.append([f"`{method}`", outcome["refused"]])
             continue
-        bad = sum(one is not None for one in told["diverged"])
-        ends = [told["metric" if both else "upper_loss"], *([told["upper_loss"]] if both else [])]
-        cells = [said(runs, told["diverged"]) for runs in ends]
-        cells[0] += f"; {bad} of {len(told['diverged'])} diverged" if bad else ""
-        lines.append([f"`{method}`", *cells, f"x {told['factors']['alpha']:g}"])
+        diverged = sum(round is not None for round in outcome["diverged"])
+        ends = [
+            outcome["metric" if has_metric else "upper_loss"],
+            *([outcome["upper_loss"]] if has_metric else []),
+        ]
+        cells = [format_runs(runs, outcome["diverged"]) for runs in ends]
+        cells[0] += f"; {diverged} of {len(outcome['diverged'])} diverged" if diverged else ""
+        lines.append([f"`{method}`", *cells, f"x {outcome['factors']['alpha']:g}"])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def said(runs, diverged):
+def format_runs(runs, diverged):
     """The mean over the seeds that got to the end, and their range."""
-    last = [run[-1] for run, bad in zip(runs, diverged) if bad is None]
+    last = [run[-1] for run, diverged_round in zip(runs, diverged) if diverged_round is None]
     if not last:
         return "-"
-    few = lambda value: f"{value:.4g}"
-    return f"{few(np.mean(last))} ({few(min(last))} to {few(max(last))})"
+    shorten = lambda value: f"{value:.4g}"
+    return f"{shorten(np.mean(last))} ({shorten(min(last))} to {shorten(max(last))})"

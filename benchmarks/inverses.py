@@ -28,11 +28,11 @@ class Ridge:
         a = self.random.normal(size=(ROWS, features)) * scales
         self.blocks, self.penalty = a.reshape(-1, batch, features), 2 / condition
         self.b = 0.2 * a.T @ (a @ self.random.normal(size=features)) / ROWS
-        whole = 2 * a.T @ a / ROWS + self.penalty * np.eye(features)
-        self.exact, self.mu = np.linalg.solve(whole, self.b), np.linalg.eigvalsh(whole)[0]
-        bends = [np.linalg.eigvalsh(self.draw(1))[-1] for _ in range(8)]
-        self.most = SAFETY * max(bends)
-        self.low = max(self.mu, 4 * self.most / TERMS**2)
+        hessian = 2 * a.T @ a / ROWS + self.penalty * np.eye(features)
+        self.exact, self.mu = np.linalg.solve(hessian, self.b), np.linalg.eigvalsh(hessian)[0]
+        curvatures = [np.linalg.eigvalsh(self.draw(1))[-1] for _ in range(8)]
+        self.lipschitz = SAFETY * max(curvatures)
+        self.low = max(self.mu, 4 * self.lipschitz / TERMS**2)
 
     def draw(self, count):
         """g_yy in the mean over so many mini-batches."""
@@ -44,29 +44,29 @@ class Ridge:
 def chain(p, terms=32):
     z = p.b
     for _ in range(p.random.integers(0, terms)):
-        z = z - p.draw(1) @ z / p.most
-    return terms / p.most * z
+        z = z - p.draw(1) @ z / p.lipschitz
+    return terms / p.lipschitz * z
 
 
 def whole_sum(p):
     w = z = p.b
     for _ in range(TERMS - 1):
-        w = w - p.draw(1) @ w / p.most
+        w = w - p.draw(1) @ w / p.lipschitz
         z = z + w
-    return z / p.most
+    return z / p.lipschitz
 
 
 def nesterov(p):
-    root = np.sqrt(p.low / p.most)
-    before, z = 0, p.b / p.most
+    root = np.sqrt(p.low / p.lipschitz)
+    before, z = 0, p.b / p.lipschitz
     for _ in range(TERMS - 1):
         w = z + (1 - root) / (1 + root) * (z - before)
-        before, z = z, w + (p.b - p.draw(1) @ w) / p.most
+        before, z = z, w + (p.b - p.draw(1) @ w) / p.lipschitz
     return z
 
 
 def chebyshev(p):
-    middle, half = (p.most + p.low) / 2, (p.most - p.low) / 2
+    middle, half = (p.lipschitz + p.low) / 2, (p.lipschitz - p.low) / 2
     before, z, last = 0, p.b / middle, half / middle
     for _ in range(TERMS - 1):
         r = 1 / (2 * middle / half - last)
@@ -85,37 +85,37 @@ def conjugate_gradient(p):
     return z
 
 
-def carried(p, rounds=2000):
+def warm_start(p, rounds=2000):
     if not hasattr(p, "z"):
         p.z = np.zeros_like(p.b)
         for _ in range(rounds):
-            carried(p)
-    p.z = p.z - (p.draw(1) @ p.z - p.b) / p.most
+            warm_start(p)
+    p.z = p.z - (p.draw(1) @ p.z - p.b) / p.lipschitz
     return p.z
 
 
-WAYS = {
+ESTIMATORS = {
     "chain of eq. (5), K = 32": (chain, "15.5"),
     "whole sum, K = 20": (whole_sum, "19"),
     "Chebyshev, K = 20": (chebyshev, "19"),
     "Nesterov, K = 20": (nesterov, "19"),
     "CG on 19 mini-batches at once": (conjugate_gradient, "10 x 19"),
-    "z carried": (carried, "1"),
+    "z carried": (warm_start, "1"),
 }
 
 
 def main():
     print("| inverse | products | " + " | ".join(f"condition {name}" for name in CASES) + " |")
     print("| --- | --- |" + " --- |" * len(CASES))
-    for name, (way, products) in WAYS.items():
-        told = []
+    for name, (estimate, products) in ESTIMATORS.items():
+        cells = []
         for case in CASES.values():
             p = Ridge(*case)
-            found = np.array([way(p) for _ in range(DRAWS)])
-            mean, size = found.mean(0), np.linalg.norm(p.exact)
-            noise = np.sqrt(((found - mean) ** 2).sum(1).mean())
-            told.append(f"{np.linalg.norm(mean - p.exact) / size:.2f}, {noise / size:.2f}")
-        print(f"| {name} | {products} | {' | '.join(told)} |")
+            estimates = np.array([estimate(p) for _ in range(DRAWS)])
+            mean, size = estimates.mean(0), np.linalg.norm(p.exact)
+            noise = np.sqrt(((estimates - mean) ** 2).sum(1).mean())
+            cells.append(f"{np.linalg.norm(mean - p.exact) / size:.2f}, {noise / size:.2f}")
+        print(f"| {name} | {products} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

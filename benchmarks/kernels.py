@@ -41,24 +41,26 @@ def build():
         library = str(Path(folder) / "kernels.so")
         source = [str(HERE / "kernels.cc"), "-I", jax.ffi.include_dir(), "-o", library]
         subprocess.run([compiler, *FLAGS, *source], check=True)
-        found = ctypes.CDLL(library)
+        compiled = ctypes.CDLL(library)
     for name in ("forward_pass", "back_pass", "whole_chain"):
-        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(found, name)), platform="cpu")
+        jax.ffi.register_ffi_target(
+            name, jax.ffi.pycapsule(getattr(compiled, name)), platform="cpu"
+        )
     return time.perf_counter() - begun
 
 
-def call(name, width, data, agent, start, given):
+def call(name, width, data, agent, start, vectors):
     """A pass: of every array (columns, n) of `given`, its products (columns, width)."""
-    shapes = [jax.ShapeDtypeStruct((*a.shape[:-1], width), a.dtype) for a in given]
-    return jax.ffi.ffi_call(name, shapes, vmap_method="expand_dims")(data, agent, start, *given)
+    shapes = [jax.ShapeDtypeStruct((*a.shape[:-1], width), a.dtype) for a in vectors]
+    return jax.ffi.ffi_call(name, shapes, vmap_method="expand_dims")(data, agent, start, *vectors)
 
 
-def forward(rows, agent, start, *given):
-    return call("forward_pass", BATCH, rows["a"], agent, start, given)
+def forward(rows, agent, start, *vectors):
+    return call("forward_pass", BATCH, rows["a"], agent, start, vectors)
 
 
-def back(rows, agent, start, given):
-    return call("back_pass", FEATURES, rows["a"], agent, start, [given])[0]
+def back(rows, agent, start, vector):
+    return call("back_pass", FEATURES, rows["a"], agent, start, [vector])[0]
 
 
 def labels(rows, agent, start):
@@ -105,7 +107,7 @@ def passes(middle):
     return chain
 
 
-def whole(train, agent, x, y, w, starts, depth):
+def whole_chain(train, agent, x, y, w, starts, depth):
     """The chain as one call."""
     shape = jax.ShapeDtypeStruct(w.shape, w.dtype)
     go = jax.ffi.ffi_call("whole_chain", shape, vmap_method="expand_dims")
@@ -123,14 +125,14 @@ def by_blocks(chain):
             )
             return jax.tree.map(lambda a: block(a)[0], rows)
 
-        each = lambda function, *given: [function(*one) for one in zip(*given)]
+        map_pairs = lambda function, *lists: [function(*arguments) for arguments in zip(*lists)]
         rows, others, more = (cut(a, starts[k]) for k, a in enumerate((valid, train, train)))
-        upper = each(lambda x, y: jax.grad(variants.upper, (0, 1))(x, y, rows), x, y)
+        upper = map_pairs(lambda x, y: jax.grad(variants.upper, (0, 1))(x, y, rows), x, y)
         f_y = jnp.stack([f_y for _, f_y in upper])
         z = K / LIPSCHITZ * chain(train, agent, x, y, f_y, starts, depth)
         cross = lambda x, y, z: jax.vjp(lambda x: variants.g_y(x, y, more), x)[1](z)[0]
-        h = [f_x - back for (f_x, _), back in zip(upper, each(cross, x, y, z))]
-        slopes = each(lambda x, y: variants.g_y(x, y, others), x, y)
+        h = [f_x - back for (f_x, _), back in zip(upper, map_pairs(cross, x, y, z))]
+        slopes = map_pairs(lambda x, y: variants.g_y(x, y, others), x, y)
         return jnp.stack(h), jnp.stack(slopes)
 
     return estimate
@@ -165,10 +167,10 @@ def rounds(estimate, count):
             starts, depth = variants.in_one(key, t, agents, ROWS)
             every = jax.vmap(estimate, (None, None, 0, 0, 0, 0, None))
             points = jnp.stack([x, x_last], 1), jnp.stack([y, y_last], 1)
-            found = every(train, valid, jnp.arange(agents), *points, starts, depth)
+            directions = every(train, valid, jnp.arange(agents), *points, starts, depth)
             step = variants.alpha(jnp.maximum(t - 1, 0))
             eta = jnp.where(t == 0, 1.0, jnp.clip(0.1 * step**2, 0, 1))
-            p_new, v_new = (a[:, 0] + (1 - eta) * (b - a[:, 1]) for a, b in zip(found, (p, v)))
+            p_new, v_new = (a[:, 0] + (1 - eta) * (b - a[:, 1]) for a, b in zip(directions, (p, v)))
             u = mixing @ u + p_new - p
             alpha = variants.alpha(t)
             return (mixing @ x - alpha * u, y - alpha * v_new, x, y, p_new, v_new, u), None
@@ -186,31 +188,31 @@ def measure(agents, third):
         lambda *a: jnp.asarray(np.stack([np.r_[a, a[: BATCH - 1]] for a in a])),
         *(part(2 * i + odd, ROWS) for i in range(agents)),
     )
-    given = stack(0), stack(1), jnp.full((agents, agents), 1 / agents), jax.random.key(0)
+    arguments = stack(0), stack(1), jnp.full((agents, agents), 1 / agents), jax.random.key(0)
     ways = {
         "as the library": variants.rounds(variants.together, variants.in_one, count),
         "passes in the chain": rounds(by_blocks(passes(by_jax)), count),
         "passes in the chain, g_yy by hand": rounds(by_blocks(passes(by_hand)), count),
-        "a whole chain": rounds(by_blocks(whole), count),
+        "a whole chain": rounds(by_blocks(whole_chain), count),
         "passes everywhere": rounds(by_passes(passes(by_jax)), count),
         "passes everywhere, g_yy by hand": rounds(by_passes(passes(by_hand)), count),
-        "passes everywhere, a whole chain": rounds(by_passes(whole), count),
+        "passes everywhere, a whole chain": rounds(by_passes(whole_chain), count),
     }
-    ready = {name: jax.jit(way).lower(*given).compile() for name, way in ways.items()}
-    right = ready["as the library"](*given)
+    ready = {name: jax.jit(way).lower(*arguments).compile() for name, way in ways.items()}
+    right = ready["as the library"](*arguments)
     for name, program in ready.items():
-        for found, known in zip(program(*given), right):
+        for values, expected in zip(program(*arguments), right):
             np.testing.assert_allclose(
-                found, known, rtol=0, atol=1e-3 * abs(known).max(), err_msg=name
+                values, expected, rtol=0, atol=1e-3 * abs(expected).max(), err_msg=name
             )
-    turns = {name: (lambda p=p: p(*given), count * agents) for name, p in ready.items()}
+    turns = {name: (lambda p=p: p(*arguments), count * agents) for name, p in ready.items()}
     turns |= {"SUSTAIN": (third, ROUNDS)} if third else {}
     best = dict.fromkeys(turns, np.inf)
     for _ in range(REPEATS):
-        for name, (go, made) in turns.items():
+        for name, (go, agent_rounds) in turns.items():
             begun = time.process_time()
             jax.block_until_ready(go())
-            best[name] = min(best[name], 1e6 * (time.process_time() - begun) / made)
+            best[name] = min(best[name], 1e6 * (time.process_time() - begun) / agent_rounds)
     return best
 
 
@@ -218,14 +220,19 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--anchor", type=Path, metavar="CLONE", help="of benchmark_bilevel")
     parser.add_argument("agents", nargs="*", type=int, default=[1, 5, 9, 15])
-    asked = parser.parse_args()
+    options = parser.parse_args()
     print(f"JAX {jax.__version__}, one core, best of {REPEATS}; kernels built in {build():.1f} s\n")
-    third = public(asked.anchor.resolve()) if asked.anchor else None
-    found = {agents: measure(agents, third) for agents in asked.agents}
-    print("| us an agent's round (times as fast as the library) |", *(f"m = {m} |" for m in found))
-    print("| --- |" + " --- |" * len(found))
-    for name in next(iter(found.values())):
-        cells = (f"{b[name]:.1f} ({b['as the library'] / b[name]:.2f})" for b in found.values())
+    third = public(options.anchor.resolve()) if options.anchor else None
+    times_by_agents = {agents: measure(agents, third) for agents in options.agents}
+    print(
+        "| us an agent's round (times as fast as the library) |",
+        *(f"m = {m} |" for m in times_by_agents),
+    )
+    print("| --- |" + " --- |" * len(times_by_agents))
+    for name in next(iter(times_by_agents.values())):
+        cells = (
+            f"{b[name]:.1f} ({b['as the library'] / b[name]:.2f})" for b in times_by_agents.values()
+        )
         print(f"| {name} | {' | '.join(cells)} |")
 
 

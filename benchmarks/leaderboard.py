@@ -23,49 +23,59 @@ import findings
 ROOT = Path(__file__).parents[1]
 ADVICE = ROOT / "diamond" / "advice" / "standings.json"
 RESULTS = ROOT / "docs" / "results"
-PAGE, KEPT = RESULTS / "benchmark.md", RESULTS / "benchmark"
+PAGE, STORED = RESULTS / "benchmark.md", RESULTS / "benchmark"
 COSTS = ("round", "samples", "calls", "bytes", "network_seconds")
 
 
-def brief(found):
+def summarize(results):
     """A suite without its runs."""
-    names = [name for name in COSTS if name in suite_results.counted_costs(found)]
-    few = lambda row: {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}
-    kept = ("suite", "version", "machine", "settings", "seeds", "tuning_seeds", "cases", "methods")
-    return {key: found[key] for key in kept} | {
+    names = [name for name in COSTS if name in suite_results.counted_costs(results)]
+    round_numbers = lambda row: {
+        k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()
+    }
+    keys = ("suite", "version", "machine", "settings", "seeds", "tuning_seeds", "cases", "methods")
+    return {key: results[key] for key in keys} | {
         "tau": statistics.TAU,
         "targets": {
-            case: few(at) for case, at in statistics.compute_targets(found["pairs"]).items()
+            case: round_numbers(target)
+            for case, target in statistics.compute_targets(results["pairs"]).items()
         },
         "costs": {
-            kind: [few(row) for row in statistics.cost_table(found["pairs"], names, kind=kind)]
+            kind: [
+                round_numbers(row)
+                for row in statistics.cost_table(results["pairs"], names, kind=kind)
+            ]
             for kind in ("tuned", "untuned")
         },
         "numbers": [
             {"case": p["case"], "method": p["method"]}
-            | {k: few({k: v})[k] for k, v in p["numbers"].items()}
-            for p in found["pairs"]
+            | {k: round_numbers({k: v})[k] for k, v in p["numbers"].items()}
+            for p in results["pairs"]
         ],
-        "failures": [few(row) for row in statistics.list_failures(found["pairs"])],
+        "failures": [round_numbers(row) for row in statistics.list_failures(results["pairs"])],
     }
 
 
-def markdown(kept, cost="calls"):
+def cost_table_markdown(results, cost="calls"):
     """Costs to the target: a row a method, a column a case, ordered by shared-case rank."""
-    cases, methods, medians = statistics.cost_matrix(kept["costs"]["tuned"], cost)
+    cases, methods, medians = statistics.cost_matrix(results["costs"]["tuned"], cost)
     average, difference = statistics.average_ranks(medians)
-    untuned = {(r["case"], r["method"]): r[cost] for r in kept["costs"]["untuned"]}
+    untuned = {(r["case"], r["method"]): r[cost] for r in results["costs"]["untuned"]}
     best = [min((v for v in row if math.isfinite(v)), default=math.nan) for row in medians]
-    said = lambda v, least: "" if math.isnan(v) else "-" if math.isinf(v) else bold(v, v == least)
-    bold = lambda v, so: f"**{short(v)}**" if so else short(v)
+    format_cell = lambda v, best_value: (
+        "" if math.isnan(v) else "-" if math.isinf(v) else bold(v, v == best_value)
+    )
+    bold = lambda v, is_best: f"**{short(v)}**" if is_best else short(v)
     lines = [f"| method | {' | '.join(cases)} | shared-case rank | without tuning |"]
     lines.append(f"| --- |{' ---: |' * (len(cases) + 2)}")
     for j in sorted(range(len(methods)), key=lambda j: (math.isnan(average[j]), average[j])):
-        cells = [said(medians[i, j], best[i]) for i in range(len(cases))]
+        cells = [format_cell(medians[i, j], best[i]) for i in range(len(cases))]
         met = [case for i, case in enumerate(cases) if not math.isnan(medians[i, j])]
-        alone = sum(math.isfinite(untuned[case, methods[j]]) for case in met)
+        untuned_count = sum(math.isfinite(untuned[case, methods[j]]) for case in met)
         rank = "" if math.isnan(average[j]) else f"{average[j]:.1f}"
-        lines.append(f"| {methods[j]} | {' | '.join(cells)} | {rank} | {alone} of {len(met)} |")
+        lines.append(
+            f"| {methods[j]} | {' | '.join(cells)} | {rank} | {untuned_count} of {len(met)} |"
+        )
     if math.isfinite(difference):
         lines += [
             "",
@@ -84,51 +94,53 @@ def short(value):
 
 def load(path):
     """What `brief` left, with infinity where a target was not reached."""
-    found = json.loads(path.read_text())
-    for rows in found["costs"].values():
+    results = json.loads(path.read_text())
+    for rows in results["costs"].values():
         for row in rows:
             row.update({key: math.inf for key, value in row.items() if value is None})
-    return found
+    return results
 
 
-def tables(text):
+def fill_tables(text):
     """`text` with every table between its marks made anew."""
-    kept = everything()
-    made = {
-        "orderings": lambda: findings.orderings(kept),
-        "worth": lambda: findings.worth(kept),
-        "links": lambda: findings.links(kept),
-        "which": lambda: findings.which(standings(kept)),
-        "table": lambda suite, cost: markdown(kept[suite], cost),
+    suites = load_suites()
+    makers = {
+        "orderings": lambda: findings.orderings_table(suites),
+        "worth": lambda: findings.parts_table(suites),
+        "links": lambda: findings.links_table(suites),
+        "which": lambda: findings.choice_table(standings(suites)),
+        "table": lambda suite, cost: cost_table_markdown(suites[suite], cost),
     }
 
     def table(match):
-        name, *given = match[1].split()
-        return f"<!-- {match[1]} -->\n{made[name](*given)}\n<!-- end -->"
+        name, *arguments = match[1].split()
+        return f"<!-- {match[1]} -->\n{makers[name](*arguments)}\n<!-- end -->"
 
-    kinds = "|".join(made)
+    kinds = "|".join(makers)
     return re.sub(rf"<!-- ((?:{kinds})[^>]*?) -->.*?<!-- end -->", table, text, flags=re.S)
 
 
-def everything():
+def load_suites():
     """What is kept of every suite."""
-    return {path.stem: load(path) for path in sorted(KEPT.glob("*.json"))}
+    return {path.stem: load(path) for path in sorted(STORED.glob("*.json"))}
 
 
-def standings(kept):
+def standings(suites):
     """What `diamond advise` follows: the methods of every suite, best first."""
-    return {name: findings.standings(kept[name]) for name in findings.SITUATIONS if name in kept}
+    return {
+        name: findings.rank_methods(suites[name]) for name in findings.SITUATIONS if name in suites
+    }
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("folders", nargs="*", type=Path)
-    parser.add_argument("--to", type=Path, default=KEPT)
-    given = parser.parse_args()
-    given.to.mkdir(parents=True, exist_ok=True)
-    for folder in given.folders:
-        found = suite_results.load_results(folder)
-        (given.to / f"{found['suite']}.json").write_text(dumps(brief(found)) + "\n")
-    if given.to == KEPT:
-        ADVICE.write_text(dumps(standings(everything()), indent=1) + "\n")
-        PAGE.write_text(tables(PAGE.read_text()))
+    parser.add_argument("--to", type=Path, default=STORED)
+    arguments = parser.parse_args()
+    arguments.to.mkdir(parents=True, exist_ok=True)
+    for folder in arguments.folders:
+        results = suite_results.load_results(folder)
+        (arguments.to / f"{results['suite']}.json").write_text(dumps(summarize(results)) + "\n")
+    if arguments.to == STORED:
+        ADVICE.write_text(dumps(standings(load_suites()), indent=1) + "\n")
+        PAGE.write_text(fill_tables(PAGE.read_text()))

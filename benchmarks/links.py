@@ -51,11 +51,11 @@ COMPRESSIONS = {
 SNR, GAMMAS = (0, 10, 20, 30), (1.0, 0.3)
 ALPHAS, BETAS, WEIGHT, TUNING = (0.1, 0.3, 1.0), (0.1, 0.3), 0.3, 100
 CHAIN = neumann(terms=10, lipschitz=8.0)
-OWN = {"batch": BATCH, "hypergradient": CHAIN}
+OPTIONS = {"batch": BATCH, "hypergradient": CHAIN}
 METHODS = {
-    "DIAMOND": lambda a, b: diamond.diamond(a, b, WEIGHT, WEIGHT, **OWN),
+    "DIAMOND": lambda a, b: diamond.diamond(a, b, WEIGHT, WEIGHT, **OPTIONS),
     "SPARKLE": lambda a, b: diamond.sparkle(a, b, b, WEIGHT, batch=BATCH),
-    "D-SGD": lambda a, b: diamond.dsgd(a, b, **OWN),
+    "D-SGD": lambda a, b: diamond.dsgd(a, b, **OPTIONS),
 }
 OUT = Path(__file__).parent.parent / "docs" / "results"
 
@@ -75,23 +75,23 @@ def digits(folder: Path | None) -> tuple[str, np.ndarray, np.ndarray]:
 
 def problems(a: np.ndarray, b: np.ndarray) -> dict[str, diamond.Problem]:
     """With a last layer for each agent, and with one for all."""
-    some = np.random.default_rng(0).permutation(len(b))[: AGENTS * ROWS]
-    a, b = a[some].astype(np.float32), b[some]
+    selected = np.random.default_rng(0).permutation(len(b))[: AGENTS * ROWS]
+    a, b = a[selected].astype(np.float32), b[selected]
     split = data.partition.split(data.partition.dirichlet(b, AGENTS, 1.0, 0), (0.4, 0.4, 0.2), 0)
     rows = [[{"a": a[i], "b": b[i]} for i in part] for part in split]
-    own = diamond.gallery.meta_learning(*rows, widths=(WIDTH,), regularizer=0.1)
-    losses = own.upper, own.lower, own.init
-    shared = diamond.Problem(*losses, *rows, own.metrics, lower_level="common")
-    return {name: shared if name == "SPARKLE" else own for name in METHODS}
+    personal = diamond.gallery.meta_learning(*rows, widths=(WIDTH,), regularizer=0.1)
+    losses = personal.upper, personal.lower, personal.init
+    shared = diamond.Problem(*losses, *rows, personal.metrics, lower_level="common")
+    return {name: shared if name == "SPARKLE" else personal for name in METHODS}
 
 
-def there(history: dict[str, np.ndarray]) -> int | None:
+def rounds_to_target(history: dict[str, np.ndarray]) -> int | None:
     """The round at whose evaluation the target is met first."""
-    good = (history["accuracy"] >= ACCURACY) & (history["consensus"] <= CONSENSUS)
-    return int(history["round"][good.argmax()]) if good.any() else None
+    is_met = (history["accuracy"] >= ACCURACY) & (history["consensus"] <= CONSENSUS)
+    return int(history["round"][is_met.argmax()]) if is_met.any() else None
 
 
-def tuned(name: str, problem: diamond.Problem, rounds: int) -> tuple[float, float]:
+def tune_steps(name: str, problem: diamond.Problem, rounds: int) -> tuple[float, float]:
     """The steps of the grid with the fewest rounds to the target, else of the best accuracy."""
     grid = list(itertools.product(ALPHAS, BETAS))
     runs = [(METHODS[name](*steps), TUNING) for steps in grid]
@@ -99,66 +99,81 @@ def tuned(name: str, problem: diamond.Problem, rounds: int) -> tuple[float, floa
     def rank(outcome) -> tuple[float, float]:
         if outcome.diverged is not None:
             return np.inf, 0.0
-        met = there(outcome.history)
-        return np.inf if met is None else met, -outcome.history["accuracy"][-1]
+        round_met = rounds_to_target(outcome.history)
+        return np.inf if round_met is None else round_met, -outcome.history["accuracy"][-1]
 
-    found = [
-        rank(one) for one in simulate_many(problem, TOPOLOGIES["geometric"](), runs, rounds, EVERY)
+    ranks = [
+        rank(outcome)
+        for outcome in simulate_many(problem, TOPOLOGIES["geometric"](), runs, rounds, EVERY)
     ]
-    return grid[min(range(len(grid)), key=found.__getitem__)]
+    return grid[min(range(len(grid)), key=ranks.__getitem__)]
 
 
-def seconds(made: Network, size: int, rounds: int | None) -> dict[str, float]:
+def seconds(network_used: Network, size: int, rounds: int | None) -> dict[str, float]:
     """Of so many rounds, an exchange of `size` bytes each, on each medium; inf for None."""
     if rounds is None:
         return dict.fromkeys(MEDIA, np.inf)
-    on = {medium: made.with_links(**LINKS, **turns).links for medium, turns in MEDIA.items()}
+    links_by_medium = {
+        medium: network_used.with_links(**LINKS, **turns).links for medium, turns in MEDIA.items()
+    }
     return {
-        medium: LinkClock(links, [(size, False)], 0).seconds(rounds) for medium, links in on.items()
+        medium: LinkClock(links, [(size, False)], 0).seconds(rounds)
+        for medium, links in links_by_medium.items()
     }
 
 
-def to_target(steps, given, asked) -> list[dict]:
+def to_target(steps, problems_by_method, options) -> list[dict]:
     """A row for every method, compression and topology."""
     rows = []
     for name, (code, channel), (graph, make) in itertools.product(
         METHODS, COMPRESSIONS.items(), TOPOLOGIES.items()
     ):
-        made, problem, algorithm = make(), given[name], METHODS[name](*steps[name])
-        made = made.through(*channel) if channel else made
-        runs = [(algorithm, seed) for seed in range(asked.seeds)]
-        outcomes = simulate_many(problem, made, runs, asked.rounds, EVERY)
-        met = [None if o.diverged is not None else there(o.history) for o in outcomes]
+        network_used, problem, algorithm = (
+            make(),
+            problems_by_method[name],
+            METHODS[name](*steps[name]),
+        )
+        network_used = network_used.through(*channel) if channel else network_used
+        runs = [(algorithm, seed) for seed in range(options.seeds)]
+        outcomes = simulate_many(problem, network_used, runs, options.rounds, EVERY)
+        rounds_met = [
+            None if o.diverged is not None else rounds_to_target(o.history) for o in outcomes
+        ]
         history = outcomes[0].history
         sent = history["bytes"][-1] - history["bytes"][0]
-        size = int(sent / made.count_messages(max(int(history["round"][-1]), 1)))
-        took = [seconds(made, size, k) for k in met]
-        middle = {medium: float(np.median([one[medium] for one in took])) for medium in MEDIA}
-        rounds = float(np.median([np.inf if k is None else k for k in met]))
+        size = int(sent / network_used.count_messages(max(int(history["round"][-1]), 1)))
+        seconds_taken = [seconds(network_used, size, k) for k in rounds_met]
+        middle = {
+            medium: float(np.median([seconds_of_run[medium] for seconds_of_run in seconds_taken]))
+            for medium in MEDIA
+        }
+        rounds = float(np.median([np.inf if k is None else k for k in rounds_met]))
         row = {"method": name, "compression": code, "topology": graph, "bytes": size}
         rows.append(row | {"rounds": rounds, "seconds": middle})
         print(f"{name:8} {code:9} {graph:12} {size:7,} B {rounds:5} rounds", middle, flush=True)
     return rows
 
 
-def through_noise(steps, given, asked) -> list[dict]:
+def through_noise(steps, problems_by_method, options) -> list[dict]:
     """Where the same rounds end on the geometric graph, by SNR; None: no noise."""
     rows = []
     cases = [(None, 1.0), *itertools.product(SNR, GAMMAS)]
     for name, (snr, gamma) in itertools.product(METHODS, cases):
-        made = TOPOLOGIES["geometric"]()
+        network_used = TOPOLOGIES["geometric"]()
         if snr is not None:
-            made = made.through(channels.noise(snr=snr), gamma=gamma)
-        runs = [(METHODS[name](*steps[name]), seed) for seed in range(asked.seeds)]
-        outcomes = simulate_many(given[name], made, runs, asked.rounds, EVERY)
+            network_used = network_used.through(channels.noise(snr=snr), gamma=gamma)
+        runs = [(METHODS[name](*steps[name]), seed) for seed in range(options.seeds)]
+        outcomes = simulate_many(
+            problems_by_method[name], network_used, runs, options.rounds, EVERY
+        )
         end = lambda o, key: float(np.mean(o.history[key][-3:]))
-        lost = any(o.diverged is not None for o in outcomes)
-        found = {
-            key: np.nan if lost else float(np.median([end(o, key) for o in outcomes]))
+        diverged = any(o.diverged is not None for o in outcomes)
+        measures = {
+            key: np.nan if diverged else float(np.median([end(o, key) for o in outcomes]))
             for key in ("accuracy", "consensus")
         }
-        rows.append({"method": name, "gamma": gamma, "snr": snr} | found)
-        print(f"{name:8} gamma {gamma} SNR {snr} dB", found, flush=True)
+        rows.append({"method": name, "gamma": gamma, "snr": snr} | measures)
+        print(f"{name:8} gamma {gamma} SNR {snr} dB", measures, flush=True)
     return rows
 
 
@@ -171,26 +186,31 @@ def draw(rows: list[dict], noisy: list[dict], path: Path) -> None:
     panels = top.subplots(1, len(METHODS), sharey=True)
     for panel, name in zip(panels, METHODS):
         for k, code in enumerate(COMPRESSIONS):
-            own = [r for r in rows if (r["method"], r["compression"]) == (name, code)]
-            place, wide = np.arange(len(own)) + 0.2 * k, {"align": "edge", "width": 0.2}
-            height = np.array([r["seconds"]["shared"] for r in own])
-            panel.bar(place, np.where(np.isfinite(height), height, np.nan), label=code, **wide)
-            for x in place[~np.isfinite(height)]:
+            rows_of_method = [r for r in rows if (r["method"], r["compression"]) == (name, code)]
+            positions, bar_style = (
+                np.arange(len(rows_of_method)) + 0.2 * k,
+                {"align": "edge", "width": 0.2},
+            )
+            height = np.array([r["seconds"]["shared"] for r in rows_of_method])
+            panel.bar(
+                positions, np.where(np.isfinite(height), height, np.nan), label=code, **bar_style
+            )
+            for x in positions[~np.isfinite(height)]:
                 panel.annotate("never", (x + 0.1, 0.02), xycoords=("data", "axes fraction"),
                                rotation=90, ha="center", va="bottom", fontsize=7)  # fmt: skip
         panel.set_xticks(np.arange(len(TOPOLOGIES)) + 0.4, list(TOPOLOGIES), rotation=20)
         panel.set(title=name, yscale="log")
         panel.grid(axis="y", alpha=0.25)
     panels[0].set_ylabel("network seconds to the target,\nshared medium")
-    shown = panels[0].get_legend_handles_labels()
-    top.legend(*shown, loc="outside upper center", ncols=len(COMPRESSIONS), fontsize=9)
+    legend = panels[0].get_legend_handles_labels()
+    top.legend(*legend, loc="outside upper center", ncols=len(COMPRESSIONS), fontsize=9)
     for panel, key in zip(bottom.subplots(1, 2), ("accuracy", "consensus")):
         for (k, name), gamma in itertools.product(enumerate(METHODS), GAMMAS):
-            own = [r for r in noisy if r["method"] == name]
-            y = [r[key] for r in own if r["snr"] is not None and r["gamma"] == gamma]
+            rows_of_method = [r for r in noisy if r["method"] == name]
+            y = [r[key] for r in rows_of_method if r["snr"] is not None and r["gamma"] == gamma]
             style = {"color": f"C{k}", "linestyle": "-" if gamma == 1 else "--", "marker": "o"}
             panel.plot(SNR, y, label=f"{name}, gamma = {gamma:g}", **style)
-            clean = next(r[key] for r in own if r["snr"] is None)
+            clean = next(r[key] for r in rows_of_method if r["snr"] is None)
             panel.plot(SNR[-1] + 3, clean, "s", color=f"C{k}")
         panel.set_xticks([*SNR, SNR[-1] + 3], [*map(str, SNR), "no\nnoise"])
         panel.set(xlabel="SNR in dB", ylabel=f"{key} at the end")
@@ -201,37 +221,42 @@ def draw(rows: list[dict], noisy: list[dict], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def plain(value):
+def to_strict_json(value):
     """The same for strict JSON: None for what is not finite."""
     if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items()}
+        return {key: to_strict_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
+        return [to_strict_json(inner) for inner in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def main() -> None:
-    words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--rounds", type=int, default=300)
-    words.add_argument("--seeds", type=int, default=1)
-    words.add_argument("--data", type=Path)
-    words.add_argument("--out", type=Path, default=OUT)
-    asked = words.parse_args()
-    source, a, b = digits(asked.data)
-    given = problems(a, b)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    source, a, b = digits(options.data)
+    problems_by_method = problems(a, b)
     always = lambda agents, entries: True
     with (
         patch("diamond.network.mixing.mixer.prefers_dense", always),
         patch("diamond.network.mixing.lossy_mixer.prefers_dense", always),
     ):
-        steps = {name: tuned(name, given[name], asked.rounds) for name in METHODS}
+        steps = {
+            name: tune_steps(name, problems_by_method[name], options.rounds) for name in METHODS
+        }
         print(source, steps, flush=True)
-        rows, noisy = to_target(steps, given, asked), through_noise(steps, given, asked)
-    about = {"data": source, "links": LINKS, "rounds": asked.rounds, "seeds": asked.seeds}
+        rows, noisy = (
+            to_target(steps, problems_by_method, options),
+            through_noise(steps, problems_by_method, options),
+        )
+    about = {"data": source, "links": LINKS, "rounds": options.rounds, "seeds": options.seeds}
     about |= {"accuracy": ACCURACY, "consensus": CONSENSUS, "alpha, beta": steps}
-    text = json.dumps(plain(about | {"rows": rows, "noise": noisy}), indent=1)
-    (asked.out / "links.json").write_text(text + "\n")
-    draw(rows, noisy, asked.out / "links.png")
+    text = json.dumps(to_strict_json(about | {"rows": rows, "noise": noisy}), indent=1)
+    (options.out / "links.json").write_text(text + "\n")
+    draw(rows, noisy, options.out / "links.png")
 
 
 if __name__ == "__main__":

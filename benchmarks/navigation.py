@@ -56,9 +56,9 @@ def main(folder):
 
 def independent(game, starts):
     """Where agents end that change their own moves for their own reward."""
-    own = jnp.arange(game.agents)
+    agent_numbers = jnp.arange(game.agents)
     slope = jax.jacobian(lambda x: game.returns(x, starts[:200]))
-    move = lambda _, x: x.at[own].add(0.05 * slope(x)[own, own])
+    move = lambda _, x: x.at[agent_numbers].add(0.05 * slope(x)[agent_numbers, agent_numbers])
     first = jnp.zeros(game.start(0)[0].shape)
     return jax.jit(lambda x: jax.lax.fori_loop(0, 500, move, x))(first)
 
@@ -71,16 +71,16 @@ def plane(axes, game, title):
 
 def picture(path, game, curves, levels, learned, alone, start):
     best, stay = levels
-    figure, (one, two, three) = plt.subplots(1, 3, figsize=(12.5, 4), layout="constrained")
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12.5, 4), layout="constrained")
     rounds = np.arange(0, ROUNDS + 1, EVERY)
-    for colour, (name, each) in zip(COLOURS, curves.items()):
-        one.plot(rounds, each.mean(0), color=colour, label=f"{name}, {len(each)} seeds")
-        one.fill_between(rounds, each.min(0), each.max(0), color=colour, alpha=0.2, lw=0)
-    one.axhline(best, color="black", ls=":", label="the best, by planning")
-    one.axhline(stay, color="gray", ls="--", label="independent learners")
-    one.set(xlabel="round", ylabel="mean return")
-    one.legend(frameon=False, fontsize=9)
-    for axes, x, title in ((two, learned, "learned together"), (three, alone, "everyone alone")):
+    for colour, (name, returns) in zip(COLOURS, curves.items()):
+        left.plot(rounds, returns.mean(0), color=colour, label=f"{name}, {len(returns)} seeds")
+        left.fill_between(rounds, returns.min(0), returns.max(0), color=colour, alpha=0.2, lw=0)
+    left.axhline(best, color="black", ls=":", label="the best, by planning")
+    left.axhline(stay, color="gray", ls="--", label="independent learners")
+    left.set(xlabel="round", ylabel="mean return")
+    left.legend(frameon=False, fontsize=9)
+    for axes, x, title in ((middle, learned, "learned together"), (right, alone, "everyone alone")):
         plane(axes, game, title)
         path_of = np.asarray(game.path(x, start, STEPS)).reshape(STEPS, -1, 2)
         for j, colour in enumerate(COLOURS):
@@ -105,8 +105,8 @@ def film(path, game, x, starts):
             axes.plot(*paths[begun : t + 1, j].T, "-", color=colour, lw=1)
             axes.plot(*paths[t, j], "o", color=colour, ms=9)
 
-    made = animation.FuncAnimation(figure, frame, frames=len(paths))
-    made.save(path, writer=animation.PillowWriter(fps=4), dpi=80)
+    film = animation.FuncAnimation(figure, frame, frames=len(paths))
+    film.save(path, writer=animation.PillowWriter(fps=4), dpi=80)
     print(path)
 
 

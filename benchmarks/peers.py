@@ -43,7 +43,7 @@ COLUMNS = ("simulate", "rehearse", "floor", "sites", "by floor", "processor", "w
 ROUNDS = {4_000: 400, 100_000: 200, 10_000_000: 40}  # by bytes of a message
 HERE = Path(__file__).parents[1]
 PARTS = 10  # checkpoints, and measurements, of a run
-GIVEN = diamond.gt_sgd(0.05, 0.2, 16, diamond.hypergradient.neumann(3, 1.6), order="paper")
+METHOD = diamond.gt_sgd(0.05, 0.2, 16, diamond.hypergradient.neumann(3, 1.6), order="paper")
 ALGORITHM = """
 [algorithm]
 name = "gt_sgd"
@@ -85,73 +85,75 @@ def problems(sites: int, size: int) -> list:
     return [space["make"](i, size // 8) for i in range(sites)]
 
 
-def simulated(sites: int, size: int, rounds: int) -> float:
+def time_simulation(sites: int, size: int, rounds: int) -> float:
     """Seconds a round in one process."""
     space: dict = {}
     exec(PROBLEM, space)
     problem = space["make"](list(range(sites)), size // 8)
-    given = jax.tree.map(jnp.asarray, GIVEN)
-    fixed = given, problem.objectives(16), mixer(diamond.network.ring(sites)), key(0)
-    begin = initial_progress(given, *problem.start(0), sites)
-    go = lambda until: run_rounds(*fixed, begin, jnp.int32(until), sampling="blocks")
-    jax.block_until_ready(go(1))
-    begun = time.perf_counter()
-    jax.block_until_ready(go(rounds))
-    return (time.perf_counter() - begun) / rounds
+    method = jax.tree.map(jnp.asarray, METHOD)
+    fixed = method, problem.objectives(16), mixer(diamond.network.ring(sites)), key(0)
+    progress = initial_progress(method, *problem.start(0), sites)
+    run = lambda until: run_rounds(*fixed, progress, jnp.int32(until), sampling="blocks")
+    jax.block_until_ready(run(1))
+    started = time.perf_counter()
+    jax.block_until_ready(run(rounds))
+    return (time.perf_counter() - started) / rounds
 
 
-def rehearsed(sites: int, size: int, rounds: int) -> float:
+def time_rehearsal(sites: int, size: int, rounds: int) -> float:
     """Seconds a round of all sites in one process; the second run, when all is compiled."""
-    own = problems(sites, size)
+    problems_of_sites = problems(sites, size)
     for _ in range(2):
-        begun = time.perf_counter()
-        rehearse(own, diamond.network.ring(sites), GIVEN, rounds)
-    return (time.perf_counter() - begun) / rounds
+        started = time.perf_counter()
+        rehearse(problems_of_sites, diamond.network.ring(sites), METHOD, rounds)
+    return (time.perf_counter() - started) / rounds
 
 
-def founded(root: Path, place: Path, sites: int, rounds: int, version: Path) -> list[Path]:
+def make_bundles(root: Path, folder: Path, sites: int, rounds: int, version: Path) -> list[Path]:
     """The bundles of a federation on this machine."""
-    place.mkdir()
+    folder.mkdir()
     names = "\n".join(f'site{i} = "127.0.0.1:{port}"' for i, port in enumerate(ports(sites)))
     terms = f'rounds = {rounds}\nevery = {max(1, rounds // PARTS)}\nnetwork = "ring:{sites}"\n'
-    (place / "trial.toml").write_text(f"{terms}{ALGORITHM}\n[sites]\n{names}\n")
-    words = ["-m", "diamond", "net", "init", place / "trial.toml", "--out", place / "bundles"]
-    with (place / "init.txt").open("wb") as log:
-        assert spawned(root, words, log, version).wait() == 0, (place / "init.txt").read_text()
-    return [place / "bundles" / f"site{i}" for i in range(sites)]
+    (folder / "trial.toml").write_text(f"{terms}{ALGORITHM}\n[sites]\n{names}\n")
+    arguments = ["-m", "diamond", "net", "init", folder / "trial.toml", "--out", folder / "bundles"]
+    with (folder / "init.txt").open("wb") as log:
+        assert start_process(root, arguments, log, version).wait() == 0, (
+            folder / "init.txt"
+        ).read_text()
+    return [folder / "bundles" / f"site{i}" for i in range(sites)]
 
 
 def peers(
     root: Path, sites: int, size: int, rounds: int, version: Path = HERE
 ) -> tuple[float, float, float]:
     """Of real sites: seconds a round, of these what each works, and the share that it waits."""
-    place, processes = Path(tempfile.mkdtemp(dir=root)) / "run", []
-    for i, bundle in enumerate(founded(root, place, sites, rounds, version)):
-        path = place / f"site{i}.py"
+    folder, processes = Path(tempfile.mkdtemp(dir=root)) / "run", []
+    for i, bundle in enumerate(make_bundles(root, folder, sites, rounds, version)):
+        path = folder / f"site{i}.py"
         path.write_text(PROBLEM + f"\n\ndef own():\n    return make({i}, {size // 8})\n")
-        words = ["net", "start", bundle, "--problem", f"{path}:own", "--out", place, "--quiet"]
-        with (place / f"site{i}.txt").open("wb") as log:
-            processes.append(spawned(root, ["-m", "diamond", *words], log, version))
-    metrics = place / "trial" / "site0" / "metrics.jsonl"
-    seconds, worked, waited = watched(metrics, rounds, processes)
+        arguments = ["net", "start", bundle, "--problem", f"{path}:own", "--out", folder, "--quiet"]
+        with (folder / f"site{i}.txt").open("wb") as log:
+            processes.append(start_process(root, ["-m", "diamond", *arguments], log, version))
+    metrics = folder / "trial" / "site0" / "metrics.jsonl"
+    seconds, worked, waited = measure_second_half(metrics, rounds, processes)
     assert [process.wait() for process in processes] == [0] * sites
-    shutil.rmtree(place)
+    shutil.rmtree(folder)
     return seconds / (rounds - rounds // 2), worked / sites / (rounds - rounds // 2), waited
 
 
-def watched(path: Path, rounds: int, processes: list) -> tuple[float, float, float]:
+def measure_second_half(path: Path, rounds: int, processes: list) -> tuple[float, float, float]:
     """Seconds of the second half of the rounds, processor seconds of all, and the share waited."""
-    seen: dict[int, tuple[float, float, dict]] = {}
-    while not seen or max(seen) < rounds:
+    evaluations: dict[int, tuple[float, float, dict]] = {}
+    while not evaluations or max(evaluations) < rounds:
         assert all(process.poll() in (None, 0) for process in processes), path.parent
         lines = path.read_text().splitlines() if path.exists() else []
         lines = [line for line in lines if line.endswith("}")]
-        for line in map(json.loads, lines[len(seen) :]):
-            seen[line["round"]] = time.perf_counter(), sum(map(processor, processes)), line
+        for line in map(json.loads, lines[len(evaluations) :]):
+            evaluations[line["round"]] = time.perf_counter(), sum(map(processor, processes)), line
         time.sleep(0.005)
-    (begun, first, middle), (ended, last, end) = seen[rounds // 2], seen[rounds]
+    (started, first, middle), (ended, last, end) = evaluations[rounds // 2], evaluations[rounds]
     share = (end["waited"] - middle["waited"]) / (end["seconds"] - middle["seconds"])
-    return ended - begun, last - first, share
+    return ended - started, last - first, share
 
 
 def processor(process: subprocess.Popen) -> float:
@@ -162,19 +164,21 @@ def processor(process: subprocess.Popen) -> float:
 
 def floor(root: Path, sites: int, size: int, rounds: int) -> float:
     """Seconds a round of bare streams and the compiled round."""
-    place = Path(tempfile.mkdtemp(dir=root)) / "floor"
+    folder = Path(tempfile.mkdtemp(dir=root)) / "floor"
     script = Path(__file__).with_name("peers_floor.py")
     processes = [
-        spawned(root, [script, bundle, size, rounds], subprocess.PIPE)
-        for bundle in founded(root, place, sites, rounds, HERE)
+        start_process(root, [script, bundle, size, rounds], subprocess.PIPE)
+        for bundle in make_bundles(root, folder, sites, rounds, HERE)
     ]
-    told = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
-    return np.mean([one["seconds"] for one in told]) / (rounds - rounds // 2)
+    results = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
+    return np.mean([result["seconds"] for result in results]) / (rounds - rounds // 2)
 
 
-def spawned(root: Path, words: list, output: Any, version: Path = HERE) -> subprocess.Popen:
+def start_process(
+    root: Path, arguments: list, output: Any, version: Path = HERE
+) -> subprocess.Popen:
     """A process of one site."""
-    command = [sys.executable, *map(str, words)]
+    command = [sys.executable, *map(str, arguments)]
     errors = None if output is subprocess.PIPE else output
     env = environment(root, version)
     return subprocess.Popen(command, stdout=output, stderr=errors, env=env, cwd=root)
@@ -190,22 +194,22 @@ def environment(root: Path, version: Path) -> dict[str, str]:
 
 def row(root: Path, sites: int, size: int, repeats: int, before: Path | None) -> str:
     """One line of the table."""
-    given = sites, size, ROUNDS[size]
-    alone, trial, bare, real, old = [], [], [], [], []
+    case = sites, size, ROUNDS[size]
+    simulate_times, rehearse_times, floor_times, site_times, before_times = [], [], [], [], []
     for _ in range(repeats):
-        alone.append(simulated(*given))
-        trial.append(rehearsed(*given))
-        bare.append(floor(root, *given))
-        real.append(peers(root, *given))
+        simulate_times.append(time_simulation(*case))
+        rehearse_times.append(time_rehearsal(*case))
+        floor_times.append(floor(root, *case))
+        site_times.append(peers(root, *case))
         if before:
-            old.append(peers(root, *given, before))
-    took, worked, waits = min(real)
+            before_times.append(peers(root, *case, before))
+    seconds, worked, waits = min(site_times)
     label = f"{size // 1000} kB" if size < 10**6 else f"{size // 10**6} MB"
-    times = (min(alone), min(trial), min(bare), took)
+    times = (min(simulate_times), min(rehearse_times), min(floor_times), seconds)
     text = f"{sites:>5}{label:>10}" + "".join(f"{1000 * seconds:>10.3g}" for seconds in times)
-    text += f"{took / min(bare):>10.2f}{1000 * worked:>10.3g}{waits:>10.0%}"
+    text += f"{seconds / min(floor_times):>10.2f}{1000 * worked:>10.3g}{waits:>10.0%}"
     if before:
-        text += f"{1000 * min(old)[0]:>10.3g}{1000 * min(old)[1]:>10.3g}"
+        text += f"{1000 * min(before_times)[0]:>10.3g}{1000 * min(before_times)[1]:>10.3g}"
     return text
 
 
@@ -217,14 +221,14 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=list(ROUNDS))
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--before", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}; ms a round")
-    columns = COLUMNS + (("before", "processor") if given.before else ())
+    columns = COLUMNS + (("before", "processor") if options.before else ())
     print(f"{'sites':>5}{'message':>10}" + "".join(f"{name:>10}" for name in columns))
-    with tempfile.TemporaryDirectory() as place:
-        for sites in given.sites or (QUICK if given.quick else SITES):
-            for size in given.sizes:
-                print(row(Path(place), sites, size, given.repeats, given.before), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for sites in options.sites or (QUICK if options.quick else SITES):
+            for size in options.sizes:
+                print(row(Path(folder), sites, size, options.repeats, options.before), flush=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from diamond.peers.site_agent import Agent
 from diamond.peers.tls import tls_context
 
 sys.path.insert(0, str(Path(__file__).parent))
-from peers import GIVEN, PROBLEM
+from peers import METHOD, PROBLEM
 
 
 def streams(site: roster.Bundle) -> dict[int, tuple]:
@@ -35,8 +35,8 @@ def streams(site: roster.Bundle) -> dict[int, tuple]:
 
     def accept() -> None:
         while len(coming) < len(site.neighbours):
-            one, _ = outer.accept()
-            secured = tls_context(site, is_server=True).wrap_socket(one, server_side=True)
+            connection, _ = outer.accept()
+            secured = tls_context(site, is_server=True).wrap_socket(connection, server_side=True)
             coming[secured.recv(1)[0]] = secured
 
     waiting = threading.Thread(target=accept)
@@ -45,14 +45,14 @@ def streams(site: roster.Bundle) -> dict[int, tuple]:
         name, port = member.address.rsplit(":", 1)
         while True:
             try:
-                one = socket.create_connection((name, int(port)))
+                connection = socket.create_connection((name, int(port)))
                 break
             except OSError:
                 time.sleep(0.05)
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         secured = tls_context(site, is_server=False)
         going[member.number] = secured.wrap_socket(
-            one, server_hostname=roster.certificate_name(member.fingerprint)
+            connection, server_hostname=roster.certificate_name(member.fingerprint)
         )
         going[member.number].sendall(bytes([site.me.number]))
     waiting.join()
@@ -68,7 +68,7 @@ def main(bundle: Path, size: int, rounds: int) -> None:
     site = roster.load_bundle(bundle)
     network = diamond.network.ring(len(site.roster.members))
     number = site.me.number
-    agent = Agent(space["make"](number, size // 8), network, GIVEN, number)
+    agent = Agent(space["make"](number, size // 8), network, METHOD, number)
     progress = agent.resolve_deferred(agent.initial_progress(), MaxConsensus())
     layout = agent.layout_at(0)
     buffers = {j: bytearray(sum(leaf.size for leaf in layout)) for j in agent.neighbours}
@@ -106,12 +106,12 @@ def send(ways: list, own_arrays: list) -> None:
 
 def split(buffer: bytearray, layout: tuple) -> list[np.ndarray]:
     """The arrays that the bytes are."""
-    found, start = [], 0
+    arrays, start = [], 0
     for leaf in layout:
         flat = np.frombuffer(buffer, leaf.dtype, leaf.size // np.dtype(leaf.dtype).itemsize, start)
-        found.append(flat.reshape(leaf.shape))
+        arrays.append(flat.reshape(leaf.shape))
         start += leaf.size
-    return found
+    return arrays
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from diamond.peers.site_agent import Agent
 from diamond.peers.wire_format import max_frame_bytes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-from peers import GIVEN, PROBLEM
+from peers import METHOD, PROBLEM
 from site_faults import ports
 
 SITES, ROUNDS, EVERY = 5, 200, 25
@@ -33,7 +33,7 @@ async def live(bundle: roster.Bundle, root: Path, size: int, marks: list) -> Non
     space: dict = {}
     exec(PROBLEM, space)
     number = bundle.me.number
-    agent = Agent(space["make"](number, size // 8), NETWORK, GIVEN, number)
+    agent = Agent(space["make"](number, size // 8), NETWORK, METHOD, number)
 
     def record_time(progress: object) -> None:
         if number == 0 and progress.t in (ROUNDS // 4, ROUNDS - 1):
@@ -55,7 +55,7 @@ async def everyone(size: int) -> float:
             root / "federation", "trial", names, NETWORK
         )
         bundles = [roster.load_bundle(folder) for folder in bundle_folders.values()]
-        await asyncio.gather(*(live(one, root, size, marks) for one in bundles))
+        await asyncio.gather(*(live(bundle, root, size, marks) for bundle in bundles))
     (first, begun), (last, ended) = marks
     return 1000 * (ended - begun) / (last - first) / SITES
 

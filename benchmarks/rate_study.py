@@ -70,7 +70,7 @@ def problem(agents=AGENTS):
     """Agents differ in their own parameters; training rows of group k are off by k wrong ones."""
     random = np.random.default_rng(0)
     common, wrong = random.normal(size=SIZE), random.normal(size=(SIZE, SIZE))
-    own = common + 0.5 * random.normal(size=(agents, SIZE))
+    parameters = common + 0.5 * random.normal(size=(agents, SIZE))
 
     def part(theta, off):
         a = random.normal(size=(ROWS, SIZE))
@@ -81,7 +81,7 @@ def problem(agents=AGENTS):
         return {"a": a.astype("f4"), "b": b.astype("f4"), "group": group.astype("i4")}
 
     init = lambda key: (jnp.zeros(SIZE), jnp.zeros(SIZE))
-    train, valid = ([part(theta, off) for theta in own] for off in (1.0, 0.0))
+    train, valid = ([part(theta, off) for theta in parameters] for off in (1.0, 0.0))
     return diamond.Problem(upper, lower, init, train, valid)
 
 
@@ -117,18 +117,23 @@ def method(name, alpha, beta, eta, batch=BATCH, terms=TERMS):
 def histories(methods, scale, network, agents=AGENTS):
     """The histories of every method, a list over the seeds for each."""
     rounds, seeds, looks = scale
-    given = [(one, seed) for one in methods for seed in range(seeds)]
-    outcomes = simulate_many(problem(agents), network, given, rounds, rounds // looks)
-    if lost := [given[i] for i, o in enumerate(outcomes) if o.diverged is not None]:
-        raise RuntimeError(f"{len(lost)} runs diverged, {lost[0]} the first; use smaller constants")
-    found = [outcome.history for outcome in outcomes]
-    return [found[i : i + seeds] for i in range(0, len(found), seeds)]
+    trials = [(method, seed) for method in methods for seed in range(seeds)]
+    outcomes = simulate_many(problem(agents), network, trials, rounds, rounds // looks)
+    if diverged := [trials[i] for i, o in enumerate(outcomes) if o.diverged is not None]:
+        raise RuntimeError(
+            f"{len(diverged)} runs diverged, {diverged[0]} the first; use smaller constants"
+        )
+    histories_of_runs = [outcome.history for outcome in outcomes]
+    return [histories_of_runs[i : i + seeds] for i in range(0, len(histories_of_runs), seeds)]
 
 
-def predicted(found, rounds):
+def predicted(constants, rounds):
     """Theorem 1 for what was estimated, and for the bounds that hold everywhere."""
     rows = {}
-    for name, c in {"found": found, "bounds": theory.Constants(**vars(found) | bounds())}.items():
+    for name, c in {
+        "found": constants,
+        "bounds": theory.Constants(**vars(constants) | bounds()),
+    }.items():
         theorem = theory.theorem1(c, rounds)
         rows[name] = {
             "K": theorem.terms,
@@ -185,8 +190,8 @@ def effects(scale):
 
     def go(what, value, network, agents=AGENTS, **options):
         methods = {name: method(name, *SAME, **options) for name in EXPONENTS}
-        for name, one in methods.items():
-            (runs,) = histories([one], scale, network, agents)
+        for name, method in methods.items():
+            (runs,) = histories([method], scale, network, agents)
             late = lambda key: float(np.mean([run[key][scale[2] // 2 :].mean() for run in runs]))
             row = {
                 "what": what,
@@ -214,19 +219,19 @@ def main():
         ((4096, 2, 64), (1024, 1, 64), (512, 2, 64)) if quick else (LONG, MIDDLE, SHORT)
     )
     begun, network = time.perf_counter(), diamond.network.ring(AGENTS)
-    found = theory.estimate(problem(), network, BATCH, terms=TERMS)
-    print(found)
+    constants = theory.estimate(problem(), network, BATCH, terms=TERMS)
+    print(constants)
     result = {"network": repr(network), "rounds, seeds, looks": {"exponents": long, "grid": middle}}
     result["rounds, seeds, looks"]["effects"] = short
     result["constants"] = {
         key: {
-            "found": getattr(found, key),
-            "error": found.errors.get(key),
+            "found": getattr(constants, key),
+            "error": constants.errors.get(key),
             "bound": bounds().get(key),
         }
-        for key in (*found.errors, "heterogeneity", "lam")
+        for key in (*constants.errors, "heterogeneity", "lam")
     }
-    result["theorem"] = predicted(found, long[0])
+    result["theorem"] = predicted(constants, long[0])
     runs = {}
     for name in EXPONENTS:
         (runs[name],) = histories([method(name, *SAME)], long, network)
@@ -279,8 +284,8 @@ def draw_effects(rows, path):
     figure, axes = plt.subplots(1, 4, figsize=(14, 3.6), layout="constrained", sharey=True)
     for axis, what in zip(axes, ("m", "lambda", "K", "batch")):
         for (name, colour), (term, line) in product(COLOURS.items(), TERM_LINES.items()):
-            here = [row for row in rows if row["what"] == what and row["method"] == name]
-            points = [row["value"] for row in here], [row[term] for row in here]
+            rows_of_method = [row for row in rows if row["what"] == what and row["method"] == name]
+            points = [row["value"] for row in rows_of_method], [row[term] for row in rows_of_method]
             axis.plot(*points, "o" + line, color=colour, label=f"{name} {term}", markersize=4)
         axis.set_yscale("log")
         if what != "lambda":

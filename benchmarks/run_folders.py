@@ -47,9 +47,9 @@ class Stopwatch:
         """Count every call of `owner.name`."""
         real = getattr(owner, name)
 
-        def counted(*given, **named):
+        def counted(*arguments, **options):
             with self.counting(name):
-                return real(*given, **named)
+                return real(*arguments, **options)
 
         setattr(owner, name, counted)
 
@@ -75,12 +75,12 @@ def main():
         plan.execute(QuietDisplay([job.name for job, _ in plan.jobs], ROUNDS))
         with watch.counting("report"):
             build([plan.path], plan.path / "report.html")
-        whole = time.perf_counter() - begun
-    print(f"{SEEDS} runs of {ROUNDS} rounds: {whole:.1f} s, of which")
+        total_seconds = time.perf_counter() - begun
+    print(f"{SEEDS} runs of {ROUNDS} rounds: {total_seconds:.1f} s, of which")
     for name, seconds in sorted(watch.seconds.items(), key=lambda item: -item[1]):
-        print(f"  {name:10} {1000 * seconds:7.1f} ms  {seconds / whole:6.2%}")
+        print(f"  {name:10} {1000 * seconds:7.1f} ms  {seconds / total_seconds:6.2%}")
     total = sum(watch.seconds.values())
-    print(f"  {'together':10} {1000 * total:7.1f} ms  {total / whole:6.2%}")
+    print(f"  {'together':10} {1000 * total:7.1f} ms  {total / total_seconds:6.2%}")
 
 
 if __name__ == "__main__":

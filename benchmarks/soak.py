@@ -26,21 +26,21 @@ GROWTH = 1.05  # of memory from the first half to the second, at most
 
 async def main(rounds: int, names: list[str], kills: bool) -> bool:
     """Whether all went well."""
-    with tempfile.TemporaryDirectory() as place:
-        root = Path(place)
-        begun = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        started = time.perf_counter()
         end, deaths, seen = await run(root, "soak", rounds, names, kills)
-        took = time.perf_counter() - begun
-        calm = (await run(root, "calm", rounds, names, False))[0] if kills else end
+        seconds = time.perf_counter() - started
+        undisturbed = (await run(root, "calm", rounds, names, False))[0] if kills else end
     files, memory = zip(*seen)
     half = len(seen) // 2  # the second half must not have more
-    grown = max(memory[half:]) / max(memory[:half])
-    print(f"{rounds} rounds, {len(names)} sites, {deaths} kills, {took:.0f} s", end="")
-    print(f"; the same bits: {end == calm}" if kills else "")
+    growth = max(memory[half:]) / max(memory[:half])
+    print(f"{rounds} rounds, {len(names)} sites, {deaths} kills, {seconds:.0f} s", end="")
+    print(f"; the same bits: {end == undisturbed}" if kills else "")
     print(f"the site left alone, once a second: open files {min(files)} to {max(files)}, ", end="")
     print(f"at the end {files[-1]}; memory {max(memory[:half]):.0f} MB at most in the first half, ")
     print(f"{max(memory[half:]):.0f} MB in the second")
-    return end == calm and max(files[half:]) <= max(files[:half]) and grown <= GROWTH
+    return end == undisturbed and max(files[half:]) <= max(files[:half]) and growth <= GROWTH
 
 
 async def run(
@@ -54,14 +54,14 @@ async def run(
             await site.start()
         first, *others = trial.sites.values()
         watching = asyncio.ensure_future(watch(first))
-        deaths = await killing(others, first) if kills else 0
-        told = [await site.wait_for_end(120 + rounds) for site in trial.sites.values()]
+        deaths = await kill_in_turns(others, first) if kills else 0
+        ends = [await site.wait_for_end(120 + rounds) for site in trial.sites.values()]
         seen = await watching
-    assert [one["round"] for one in told] == [rounds] * len(names)
-    return [one["x"] for one in told], deaths, seen
+    assert [end["round"] for end in ends] == [rounds] * len(names)
+    return [end["x"] for end in ends], deaths, seen
 
 
-async def killing(victims: list[Site], until: Site) -> int:
+async def kill_in_turns(victims: list[Site], until: Site) -> int:
     """Kills in turns until a checkpoint of the last rounds is there; how many."""
     chance, deaths = random.Random(0), 0
     while True:
@@ -76,16 +76,16 @@ async def killing(victims: list[Site], until: Site) -> int:
 
 async def watch(site: Site) -> list[tuple[int, float]]:
     """Open files and MB of the site's process, every second from its first checkpoint on."""
-    seen, place = [], Path(f"/proc/{site.process.pid}")
+    seen, folder = [], Path(f"/proc/{site.process.pid}")
     while site.process.returncode is None:
         try:
-            pages = int((place / "statm").read_text().split()[1])
+            pages = int((folder / "statm").read_text().split()[1])
             if any(site.folder.glob("checkpoint/*.json")):
-                seen.append((len(list((place / "fd").iterdir())), pages * 4096 / 1e6))
+                seen.append((len(list((folder / "fd").iterdir())), pages * 4096 / 1e6))
         except OSError:
             break
         await asyncio.sleep(1.0)
-    return [one for one in seen if one[0]]
+    return [entry for entry in seen if entry[0]]
 
 
 if __name__ == "__main__":
@@ -93,6 +93,6 @@ if __name__ == "__main__":
     parser.add_argument("rounds", type=int, nargs="?", default=1000)
     parser.add_argument("--sites", type=int, default=len(NAMES))
     parser.add_argument("--calm", action="store_true")
-    given = parser.parse_args()
-    called = [*NAMES, *(f"site{i}" for i in range(len(NAMES), given.sites))][: given.sites]
-    sys.exit(not asyncio.run(main(given.rounds, called, not given.calm)))
+    options = parser.parse_args()
+    names = [*NAMES, *(f"site{i}" for i in range(len(NAMES), options.sites))][: options.sites]
+    sys.exit(not asyncio.run(main(options.rounds, names, not options.calm)))

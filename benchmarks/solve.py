@@ -22,9 +22,9 @@ RESULTS = Path(__file__).parent.parent / "docs" / "results" / "benchmark"
 CALLS = ("gradients", "hvps", "jvps")
 
 
-def known() -> dict[str, tuple[float, dict[str, float]]]:
+def tuned_results() -> dict[str, tuple[float, dict[str, float]]]:
     """The target of each case, and the smallest calls and rounds of a tuned method."""
-    found = {}
+    results = {}
     for path in sorted(RESULTS.glob("*.json")):
         results = json.loads(path.read_text())
         for case, goal in results["targets"].items():
@@ -33,16 +33,18 @@ def known() -> dict[str, tuple[float, dict[str, float]]]:
                 name: min((row[name] for row in rows if row[name]), default=math.nan)
                 for name in ("calls", "round")
             }
-            found[case] = goal["target"], best
-    return found
+            results[case] = goal["target"], best
+    return results
 
 
 def reach(case: Any, target: float, seed: int) -> tuple[float, float]:
     """Calls and rounds of `solve` from this seed; infinite where it does not reach the target."""
     problem, network = case.make()
-    given = dict(target=target, rounds=case.rounds, every=case.evaluation_rounds, batch=case.batch)
+    options = dict(
+        target=target, rounds=case.rounds, every=case.evaluation_rounds, batch=case.batch
+    )
     try:
-        run = diamond.solve(problem, network, seed=seed, on_divergence="stop", **given)
+        run = diamond.solve(problem, network, seed=seed, on_divergence="stop", **options)
     except diamond.Diverged:
         return math.inf, math.inf
     last = {name: values[-1] for name, values in run.history.items()}
@@ -59,19 +61,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", help="names of cases; all by default")
     parser.add_argument("--seeds", type=int, default=4)
-    given = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore", RuntimeWarning)
-    targets = known()
+    targets = tuned_results()
     cases = {case.name: case for suite in SUITES.values() for case in suite.cases}
     print("| case | best tuned | rounds | solve | rounds | each seed |")
     print("| --- | ---: | ---: | ---: | ---: | --- |")
-    for name in given.cases or targets:
+    for name in options.cases or targets:
         target, best = targets[name]
-        runs = [reach(cases[name], target, seed) for seed in range(given.seeds)]
+        runs = [reach(cases[name], target, seed) for seed in range(options.seeds)]
         calls, rounds = (statistics.median_low(column) for column in zip(*runs))
-        each = ", ".join(shown(calls) for calls, _ in runs)
+        calls_of_seeds = ", ".join(shown(calls) for calls, _ in runs)
         numbers = best["calls"], best["round"], calls, rounds
-        print("|", name, "|", *(f"{shown(n)} |" for n in numbers), each, "|", flush=True)
+        print("|", name, "|", *(f"{shown(n)} |" for n in numbers), calls_of_seeds, "|", flush=True)
 
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ def ours(problem, network, rounds):
     alpha = diamond.schedule.power(0.1)
     eta = diamond.schedule.squared(0.1, alpha)
     chain = diamond.hypergradient.neumann(handwritten.K, LIPSCHITZ)
-    given = diamond.diamond(alpha, alpha, eta, eta, BATCH, chain)
-    algorithm = resolve(given, ResolutionContext(problem, network, BATCH, 0)).algorithm
+    method = diamond.diamond(alpha, alpha, eta, eta, BATCH, chain)
+    algorithm = resolve(method, ResolutionContext(problem, network, BATCH, 0)).algorithm
     fixed = algorithm, problem.objectives(BATCH), mixer(network), key(0)
     begin = initial_progress(algorithm, *problem.start(0), problem.agents)
     go = lambda until: run_rounds(*fixed, begin, jnp.int32(until), sampling="blocks")
@@ -91,12 +91,12 @@ def beside(agents, third=None):
     work = problem(agents)
     network = diamond.network.complete(agents)
     rounds = max(100, ROUNDS // agents)
-    (compiling, mine), (_, hand) = ours(work, network, rounds), theirs(work, network, rounds)
-    (_, a), (_, b) = once(mine), once(hand)
-    turns = [mine, hand, *([third] if third else [])]
-    made = [rounds * agents, rounds * agents, ROUNDS]
-    times = [[once(one)[0] for one in turns] for _ in range(REPEATS)]
-    rates = [count / min(took) for count, took in zip(made, zip(*times))]
+    (compiling, library), (_, hand) = ours(work, network, rounds), theirs(work, network, rounds)
+    (_, a), (_, b) = once(library), once(hand)
+    turns = [library, hand, *([third] if third else [])]
+    iterations = [rounds * agents, rounds * agents, ROUNDS]
+    times = [[once(program)[0] for program in turns] for _ in range(REPEATS)]
+    rates = [count / min(took) for count, took in zip(iterations, zip(*times))]
     return rates, compiling, float(jnp.max(jnp.abs(a[0] - b[0])))
 
 
@@ -104,9 +104,9 @@ def ring(agents):
     """Seconds per agent-iteration on a ring; 256,000 + 256,000 rows in all, whatever m is."""
     work = problem(agents, 16 * ROWS // agents)
     rounds = max(20, 4000 // agents)
-    _, mine = ours(work, diamond.network.ring(agents), rounds)
-    once(mine)
-    return min(once(mine)[0] for _ in range(REPEATS)) / rounds / agents
+    _, library = ours(work, diamond.network.ring(agents), rounds)
+    once(library)
+    return min(once(library)[0] for _ in range(REPEATS)) / rounds / agents
 
 
 def main():
@@ -125,9 +125,9 @@ def main():
         row = f"{agents:6d}   {fast:16.0f}   {slow:7.0f}   {fast / slow:5.2f}"
         row += f"   {rest[0]:6.0f}   {fast / rest[0]:5.2f}" if rest else f"   {'-':>6}   {'-':>5}"
         print(f"{row}   {compiling:10.1f}   {apart:.1e}", flush=True)
-    few, many = ring(16), ring(1024)
-    print(f"\nring of 16: {few * 1e6:.1f} us an agent-iteration; of 1024: {many * 1e6:.1f}")
-    print(f"per-agent cost at m = 1024 is {many / few:.2f} times that at m = 16")
+    small, large = ring(16), ring(1024)
+    print(f"\nring of 16: {small * 1e6:.1f} us an agent-iteration; of 1024: {large * 1e6:.1f}")
+    print(f"per-agent cost at m = 1024 is {large / small:.2f} times that at m = 16")
 
 
 if __name__ == "__main__":

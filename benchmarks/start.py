@@ -71,38 +71,40 @@ class Compilations(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: dict[str, list[float]] = defaultdict(list)
+        self.seconds_by_program: dict[str, list[float]] = defaultdict(list)
 
     def emit(self, record: logging.LogRecord) -> None:
-        found = re.match(r"Finished XLA compilation of (.*) in ([\d.e-]+) sec", record.getMessage())
-        if found:
-            self.seen[found[1]].append(float(found[2]))
+        match = re.match(r"Finished XLA compilation of (.*) in ([\d.e-]+) sec", record.getMessage())
+        if match:
+            self.seconds_by_program[match[1]].append(float(match[2]))
 
 
 def inside(case: str) -> None:
     """One case, in this process; what it took is the last line."""
-    begun = time.perf_counter()
+    started = time.perf_counter()
     import jax
 
     jax.config.update("jax_log_compiles", True)
     for name in ("dispatch", "interpreters.pxla", "compiler"):
         logging.getLogger(f"jax._src.{name}").propagate = False
-    watch = Compilations()
-    logging.getLogger("jax._src.dispatch").addHandler(watch)
+    compilations = Compilations()
+    logging.getLogger("jax._src.dispatch").addHandler(compilations)
     warnings.simplefilter("ignore")
     CASES[case]()
-    spent = resource.getrusage(resource.RUSAGE_SELF)
-    about = {"wall": time.perf_counter() - begun, "cpu": spent.ru_utime + spent.ru_stime}
-    print(json.dumps(about | {"programs": watch.seen}))
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    times = {"wall": time.perf_counter() - started, "cpu": usage.ru_utime + usage.ru_stime}
+    print(json.dumps(times | {"programs": compilations.seconds_by_program}))
 
 
 def measure(case: str, folder: str, cache: str) -> dict:
     """One case, in a process of its own."""
-    words = [sys.executable, __file__, "--inside", case]
+    command = [sys.executable, __file__, "--inside", case]
     env = os.environ | {"DIAMOND_CACHE": cache}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
-    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    process = subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, check=True
+    )
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def main(cases: list[str]) -> None:
@@ -110,15 +112,15 @@ def main(cases: list[str]) -> None:
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for case in cases:
         with tempfile.TemporaryDirectory() as folder:
-            kept = str(Path(folder) / "cache")
-            measure(case, folder, kept)
-            cold, warm = measure(case, folder, "off"), measure(case, folder, kept)
-        programs = {name: sum(took) for name, took in cold["programs"].items()}
-        largest = sorted(programs.items(), key=lambda one: -one[1])[:LARGEST]
-        said = ", ".join(f"{n[4:-1]} {took:.1f}" for n, took in largest)
-        count = sum(len(took) for took in cold["programs"].values())
+            cache = str(Path(folder) / "cache")
+            measure(case, folder, cache)
+            cold, warm = measure(case, folder, "off"), measure(case, folder, cache)
+        programs = {name: sum(seconds) for name, seconds in cold["programs"].items()}
+        largest = sorted(programs.items(), key=lambda entry: -entry[1])[:LARGEST]
+        largest_text = ", ".join(f"{n[4:-1]} {seconds:.1f}" for n, seconds in largest)
+        count = sum(len(seconds) for seconds in cold["programs"].values())
         print(
-            f"| {case} | {cold['cpu']:.1f} | {cold['wall']:.1f} | {count} | {said} | "
+            f"| {case} | {cold['cpu']:.1f} | {cold['wall']:.1f} | {count} | {largest_text} | "
             f"{warm['cpu']:.1f} | {warm['wall']:.1f} |",
             flush=True,
         )

@@ -84,39 +84,39 @@ def _curved(train, x, y, w, starts, depth, products):
     return lax.fori_loop(0, depth, link, list(w))
 
 
-def written(*given):
+def written(*arguments):
     """g_yy w written out, six products of one column."""
     return _curved(
-        *given, lambda a: (lambda vs: [a @ v for v in vs], lambda rs: [r @ a for r in rs])
+        *arguments, lambda a: (lambda vs: [a @ v for v in vs], lambda rs: [r @ a for r in rs])
     )
 
 
-def four(*given):
+def four(*arguments):
     """g_yy w written out, one product of four columns and one of two."""
 
     def products(a):
         forward = lambda vs: list((a @ jnp.stack(vs, 1)).T)
         return forward, lambda rs: list(jnp.stack(rs) @ a)
 
-    return _curved(*given, products)
+    return _curved(*arguments, products)
 
 
-def summed(*given):
+def summed(*arguments):
     """g_yy w written out, products as sums of elementwise products."""
 
     def products(a):
         forward = lambda vs: [(a * v).sum(1) for v in vs]
         return forward, lambda rs: [(a * r[:, None]).sum(0) for r in rs]
 
-    return _curved(*given, products)
+    return _curved(*arguments, products)
 
 
 def in_one(key, t, agents, rows):
     """The same draws by threefry written out, in place of JAX's loop. As the library has it."""
     draw = lambda i: sampling.draw(key, t, i, (rows, rows), K, BATCH, "blocks")
-    found = jax.vmap(draw)(jnp.arange(agents))
-    first = jnp.stack([found.upper, found.lower, found.cross], 1)
-    return jnp.concatenate([first, found.chain], 1), (found.bits[0] % K).astype(jnp.int32)
+    sample = jax.vmap(draw)(jnp.arange(agents))
+    first = jnp.stack([sample.upper, sample.lower, sample.cross], 1)
+    return jnp.concatenate([first, sample.chain], 1), (sample.bits[0] % K).astype(jnp.int32)
 
 
 def counted(key, t, agents, rows):
@@ -141,11 +141,11 @@ def rounds(chain, draw, count):
             upper_rows = cut(valid, starts[0])
             outer = [jax.grad(upper, (0, 1))(x, y, upper_rows) for x, y in zip(x, y)]
             z = chain(train, x, y, [f_y for _, f_y in outer], starts, depth)
-            found, cross, rows = [], cut(train, starts[2]), cut(train, starts[1])
+            directions, cross, rows = [], cut(train, starts[2]), cut(train, starts[1])
             for (f_x, _), at, of, w in zip(outer, x, y, z):
                 back = jax.vjp(lambda at, of=of: g_y(at, of, cross), at)[1]
-                found.append((f_x - back(K / LIPSCHITZ * w)[0], g_y(at, of, rows)))
-            return found
+                directions.append((f_x - back(K / LIPSCHITZ * w)[0], g_y(at, of, rows)))
+            return directions
 
         def body(carry, t):
             x, y, x_last, y_last, p, v, u = carry
@@ -167,12 +167,12 @@ def thunks(text):
     """Operations that run one after another in the bodies of the two innermost loops, per body."""
     silent = {"parameter", "tuple", "get-tuple-element", "constant", "bitcast", "iota"}
     bodies = set(re.findall(r"body=%?([\w.\-]+)", text))
-    found = []
+    counts = []
     for name, content in re.findall(r"^%?([\w.\-]+) \([^\n]*\{\n(.*?)^\}", text, re.M | re.S):
         if name in bodies:
             kinds = re.findall(r"^  (?:ROOT )?%?[\w.\-]+ = .*?[\]})] ([a-z\-]+)\(", content, re.M)
-            found.append(sum(kind not in silent for kind in kinds))
-    return sorted(found, reverse=True)[:3]
+            counts.append(sum(kind not in silent for kind in kinds))
+    return sorted(counts, reverse=True)[:3]
 
 
 def main():
@@ -186,9 +186,9 @@ def main():
     mixing = jnp.full((agents, agents), 1 / agents)
     key = jax.random.key(0)
     wider = lambda rows: rows | {"a": jnp.pad(rows["a"], ((0, 0), (0, 0), (0, 128 - FEATURES)))}
-    halved = lambda rows: rows | {"a": rows["a"].astype(jnp.bfloat16)}
+    to_bfloat16 = lambda rows: rows | {"a": rows["a"].astype(jnp.bfloat16)}
     as_is = train, valid
-    tried = {
+    variants = {
         "two chains": (twice, handwritten.draw, as_is),
         "one chain for both points": (together, handwritten.draw, as_is),
         "both points as one array": (stacked, handwritten.draw, as_is),
@@ -198,23 +198,24 @@ def main():
         "threefry in one": (together, in_one, as_is),
         "a counter for threefry": (together, counted, as_is),
         "rows padded to 128": (together, handwritten.draw, (wider(train), wider(valid))),
-        "rows in bfloat16": (written, handwritten.draw, (halved(train), valid)),
+        "rows in bfloat16": (written, handwritten.draw, (to_bfloat16(train), valid)),
     }
     print(f"{agents} agents, {count} rounds, JAX {jax.__version__}, one core, best of {REPEATS}\n")
     ready, best = {}, {}
-    for name, (chain, draw, rows) in tried.items():
+    for name, (chain, draw, rows) in variants.items():
         program = jax.jit(rounds(chain, draw, count)).lower(*rows, mixing, key).compile()
         ready[name] = program, (*rows, mixing, key)
     for _ in range(REPEATS):
-        for name, (program, given) in ready.items():
-            begun = time.process_time()
-            jax.block_until_ready(program(*given))
-            best[name] = min(best.get(name, np.inf), time.process_time() - begun)
+        for name, (program, arguments) in ready.items():
+            started = time.process_time()
+            jax.block_until_ready(program(*arguments))
+            best[name] = min(best.get(name, np.inf), time.process_time() - started)
     first = 1e6 * best["one chain for both points"] / count
-    for name, took in best.items():
-        each = 1e6 * took / count
-        said = " + ".join(map(str, thunks(ready[name][0].as_text())))
-        print(f"{name:27} {each:8.1f} us a round  {first / each:5.2f} times as fast  thunks {said}")
+    for name, seconds in best.items():
+        microseconds = 1e6 * seconds / count
+        thunk_counts = " + ".join(map(str, thunks(ready[name][0].as_text())))
+        speed = f"{microseconds:8.1f} us a round  {first / microseconds:5.2f} times as fast"
+        print(f"{name:27} {speed}  thunks {thunk_counts}")
 
 
 if __name__ == "__main__":

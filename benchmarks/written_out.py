@@ -103,11 +103,11 @@ def library(q: Quadratic, network, method, rounds: int) -> list[np.ndarray]:
     context = ResolutionContext(q, network, BATCH, 0)
     method = resolve(method, context).algorithm
     fixed = method, q.objectives(BATCH), mixer(network), key(0)
-    at, found = initial_progress(method, *q.initial_progress(0), network.agents), []
+    progress, points = initial_progress(method, *q.start(0), network.agents), []
     for t in range(rounds):
-        at, _ = run_rounds(*fixed, at, jnp.int32(t + 1), sampling="blocks")
-        found.append(np.asarray(at.state.x))
-    return found
+        progress, _ = run_rounds(*fixed, progress, jnp.int32(t + 1), sampling="blocks")
+        points.append(np.asarray(progress.state.x))
+    return points
 
 
 def main() -> None:
@@ -115,8 +115,8 @@ def main() -> None:
     words.add_argument("--rounds", type=int, default=300)
     rounds = words.parse_args().rounds
     alone = quadratic(agents=1, rows=ROWS, noise=0.5)
-    many = quadratic(agents=AGENTS, rows=ROWS, noise=0.5, lower_level="none")
-    one, ring = diamond.network.complete(1), diamond.network.ring(AGENTS)
+    network_problem = quadratic(agents=AGENTS, rows=ROWS, noise=0.5, lower_level="none")
+    single_agent, ring = diamond.network.complete(1), diamond.network.ring(AGENTS)
     methods: dict[str, Callable] = {
         "soba": lambda: diamond.soba(ALPHA, BETA, BETA, BATCH),
         "ma_soba": lambda: diamond.ma_soba(ALPHA, BETA, BETA, THETA, BATCH),
@@ -130,7 +130,7 @@ def main() -> None:
     print(f"{rounds} rounds, batch {BATCH} of {ROWS} rows, alpha {ALPHA}, beta {BETA}")
     worst = 0.0
     for i, (name, make) in enumerate(methods.items()):
-        q, network = (alone, one) if i < 4 else (many, ring)
+        q, network = (alone, single_agent) if i < 4 else (network_problem, ring)
         by_hand = (
             one_agent(q, name, rounds) if i < 4 else single_level(q, ring.matrix, name, rounds)
         )

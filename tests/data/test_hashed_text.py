@@ -31,10 +31,10 @@ def test_other_processes_hash_alike():
     code = "from diamond.data.hashed_text import features; print(features(['ünder'], 8).argmax())"
     for seed in "12":
         given = os.environ | {"PYTHONHASHSEED": seed}
-        told = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True
         )
-        assert told.stdout == "2\n"  # ünder: a2..5a
+        assert process.stdout == "2\n"  # ünder: a2..5a
 
 
 def test_tables_and_plain_files_hold_the_same_text(tmp_path):
@@ -51,14 +51,14 @@ def test_tables_and_plain_files_hold_the_same_text(tmp_path):
     np.testing.assert_array_equal(alone.train[0], words)
 
 
-@pytest.mark.parametrize("text, said", [
+@pytest.mark.parametrize("text, message", [
     ("yes good\nno\n", "a.txt, line 2: a label without a text"),
     ("\n", "a.txt: no lines"),
     ("1.5 good\n2 bad\n", "a.txt, row 1, column 'label': label 1.5 is not a whole number"),
 ])  # fmt: skip
-def test_a_line_that_is_wrong_is_named(tmp_path, text, said):
+def test_a_line_that_is_wrong_is_named(tmp_path, text, message):
     (tmp_path / "a.txt").write_text(text)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         data.lines(tmp_path / "a.txt", 8)
 
 

@@ -24,9 +24,9 @@ def table(tmp_path, text=TABLE, name="a.csv"):
 def test_missing_values_are_refused_with_the_key_that_helps(tmp_path):
     with pytest.raises(DataError) as refused:
         data.csv(table(tmp_path), "ill", "city")
-    said = str(refused.value)
-    assert "row 3, column 'age': '' is a missing value; row 4, column 'age': 'NA'" in said
-    assert 'missing_values = "drop"' in said and 'missing_values = "mean" or a number' in said
+    message = str(refused.value)
+    assert "row 3, column 'age': '' is a missing value; row 4, column 'age': 'NA'" in message
+    assert 'missing_values = "drop"' in message and 'missing_values = "mean" or a number' in message
     with pytest.raises(DataError, match=r"row 6, column 'ill': empty; .*missing_values = \"drop\""):
         data.csv(table(tmp_path), "ill", "city", missing_values="mean")
     for rule in ("median", True, {"age": "x"}, float("nan")):
@@ -52,27 +52,27 @@ def test_rows_are_dropped_or_cells_filled_site_by_site(tmp_path):
         found = data.csv(labelled, "ill", "city", missing_values=rule)
         np.testing.assert_array_equal(found.train[0].T, [ages, doses])
         assert found.missing == cells
-    kept = data.csv(labelled, "ill", "city", missing_values="keep")
-    assert np.isnan(kept.train[0]).sum() == 3
+    dataset = data.csv(labelled, "ill", "city", missing_values="keep")
+    assert np.isnan(dataset.train[0]).sum() == 3
 
 
-@pytest.mark.parametrize("text, rule, said", [
+@pytest.mark.parametrize("text, rule, message", [
     ("a,b,y\n,1,0\n,2,1\n", "mean", "no training row of a has a value of 'a'.*= {a = 0.0}"),
     ("a,b,y\n,1,0\n1,,1\n", {"a": 0.0}, "missing_values has no number for 'b'"),
     ("a,b,y\n,1,0\n1,2,1\n", {"c": 0.0}, "missing_values: no feature 'c'; there are a, b"),
     ("a,b,y\n,1,0\n1,,1\n", "drop", "every row of a lacks some value"),
 ])  # fmt: skip
-def test_values_that_cannot_be_filled_are_refused(tmp_path, text, rule, said):
-    with pytest.raises(DataError, match=said):
+def test_values_that_cannot_be_filled_are_refused(tmp_path, text, rule, message):
+    with pytest.raises(DataError, match=message):
         data.csv(table(tmp_path, text), "y", missing_values=rule)
 
 
 def test_a_class_may_be_called_none_and_a_site_keeps_a_row(tmp_path):
     found = data.csv(table(tmp_path, "a,y\n1,none\n2,mild\n"), "y")
     assert found.classes == ("mild", "none")
-    gone = "a,b,y,city\n1,2,0,north\n,2,1,south\n3,,1,south\n"
+    text = "a,b,y,city\n1,2,0,north\n,2,1,south\n3,,1,south\n"
     with pytest.raises(DataError, match=r"every row of south lacks some value.*missing_values"):
-        data.csv(table(tmp_path, gone), "y", "city", missing_values="drop")
+        data.csv(table(tmp_path, text), "y", "city", missing_values="drop")
 
 
 def test_arrays_and_parquet_have_missing_values_too(tmp_path):
@@ -109,9 +109,9 @@ def test_columns_of_text_are_named_with_their_remedies(tmp_path):
     rows = "\n".join(f"P{k},{k},no change,{k % 2}" for k in range(12))
     with pytest.raises(DataError) as refused:
         data.csv(table(tmp_path, f"id,age,note,y\n{rows}\n"), "y")
-    said = str(refused.value)
-    assert "columns 'id' ('P0', ...) and 'note' ('no change', ...) hold text" in said
-    assert 'features = ["age"]' in said and 'hashed = 64, text = "id"' in said
+    message = str(refused.value)
+    assert "columns 'id' ('P0', ...) and 'note' ('no change', ...) hold text" in message
+    assert 'features = ["age"]' in message and 'hashed = 64, text = "id"' in message
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])

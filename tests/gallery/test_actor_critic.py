@@ -111,13 +111,13 @@ def test_agents_learn_the_best_policy_together_and_not_alone(float32):
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    "option, said",
+    "option, message",
     [
         ({"discount": 1.0}, "discount = 1.0; give 0 to below 1"),
         ({"features": 7}, "features = 7 of 4 states; give at most one a state"),
         ({"actions": 1}, "actions"),
     ],
 )
-def test_what_is_no_game_is_refused(option, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_is_no_game_is_refused(option, message):
+    with pytest.raises(ValueError, match=message):
         actor_critic(**SIZES | option)

@@ -81,10 +81,10 @@ def test_a_classifier_is_that_of_proximal_gradients():
     assert (w[3] == 0).all() and np.abs(w[0]).max() > 0.3
 
 
-@pytest.mark.parametrize("options, said", [
+@pytest.mark.parametrize("options, message", [
     ({"penalty": "l1"}, "penalty = 'l1'; there are 'l2' and 'elastic_net'"),
     ({"penalty": "elastic_net", "smoothing": 0.0}, "smoothing = 0.0; give a number above 0"),
 ])  # fmt: skip
-def test_options_that_cannot_be_are_refused(options, said):
-    with pytest.raises(ValueError, match=said):
+def test_options_that_cannot_be_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
         regression(TRAIN, VALID, **options)

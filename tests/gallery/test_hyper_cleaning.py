@@ -94,19 +94,19 @@ def test_the_wrong_rows_of_the_digits_are_found_together(float32):
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    "said, change",
+    "message, change",
     [
         ("corrupted = 1.5; give the share of wrong rows", {"corrupted": 1.5}),
         ("agent 1's sources k are float64.0.; give every", {"sources": [0]}),
         ("agent 2's sources k go below 0; number", {"sources": [0, 1, 2], "least": -1}),
     ],
 )
-def test_what_cannot_be_is_refused(said, change):
+def test_what_cannot_be_is_refused(message, change):
     options = {k: v for k, v in change.items() if k == "corrupted"}
     least = lambda i: change.get("least", 0) if i == 2 else 0
     given = [
         r | ({"k": np.full(len(r["b"]), least(i))} if i in change.get("sources", ()) else {})
         for i, r in enumerate(TRAIN)
     ]
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         hyper_cleaning(given, VALID, classes=Q, **options)

@@ -124,8 +124,8 @@ def test_the_layers_start_with_variance_one_over_their_inputs():
 
 
 def test_an_unknown_activation_is_refused():
-    said = "no activation 'sine'; there are tanh, relu, gelu, softplus"
-    with pytest.raises(ValueError, match=said):
+    message = "no activation 'sine'; there are tanh, relu, gelu, softplus"
+    with pytest.raises(ValueError, match=message):
         meta_learning(*agents(4, 3), activation="sine")
 
 

@@ -169,7 +169,9 @@ def test_networks_that_change_share_one_program():
     final_progress(q, ONE_WAY["digraphs"], method, 3)
     programs = lambda: sum(one._cache_size() for one in run_rounds.programs.values())
     before = programs()
-    first, second = (final_progress(q, net, method, 5).state.x for net in (other, ONE_WAY["digraphs"]))
+    first, second = (
+        final_progress(q, net, method, 5).state.x for net in (other, ONE_WAY["digraphs"])
+    )
     assert programs() == before
     assert np.abs(first - second).max() > 1e-6
 
@@ -212,19 +214,19 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_mistake_is_said_in_one_sentence(name):
-    make, said = WRONG[name]
-    with pytest.raises((ValueError, TypeError), match=said):
+    make, message = WRONG[name]
+    with pytest.raises((ValueError, TypeError), match=message):
         make()
 
 
-@pytest.mark.parametrize(("method", "name", "said"), [
+@pytest.mark.parametrize(("method", "name", "message"), [
     ("dsgd", "digraph", "needs balanced weights; those that do not: .*diamond.*push_diging, sgp"),
     ("extra", "ring", "needs symmetric weights that stay the same; those that do not: .*dsgd"),
     ("sparkle", "matchings", "needs symmetric weights.*: .*diamond_common"),
 ])  # fmt: skip
-def test_a_method_that_would_end_elsewhere_is_refused(method, name, said):
+def test_a_method_that_would_end_elsewhere_is_refused(method, name, message):
     level = build(method).lower_levels[0]
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         diamond.simulate(quad(agents=6, lower_level=level), ONE_WAY[name], build(method), 1)
 
 
@@ -235,7 +237,7 @@ def test_a_prox_needs_balanced_weights_and_the_theory_symmetric_ones():
     with pytest.raises(ValueError, match="needs balanced weights"):
         diamond.simulate(boxed, ONE_WAY["digraph"], diamond.prometheus(batch=2), 1)
     with pytest.raises(ValueError, match="the theory of the paper is of symmetric weights"):
-        diamond.theory.constant_estimates(known, ONE_WAY["digraph"])
+        diamond.theory.estimate(known, ONE_WAY["digraph"])
 
 
 def test_peers_take_links_both_ways_only():
@@ -256,11 +258,11 @@ def test_the_key_of_links_is_nobodys_sample():
 def test_clocks_know_which_links_a_round_has():
     net = ONE_WAY["both"]
     assert ring(6).active_edges is None
-    for one, there in zip(net.phases, net.active_edges, strict=True):
-        assert {net.edges[k] for k in there} == set(one.graph.to_directed().edges)
+    for phase, numbers in zip(net.phases, net.active_edges, strict=True):
+        assert {net.edges[k] for k in numbers} == set(phase.graph.to_directed().edges)
     graphs = ONE_WAY["graphs"]
-    for one, there in zip(graphs.phases, graphs.active_edges, strict=True):
-        assert {graphs.edges[k] for k in there} == set(one.edges)
+    for phase, numbers in zip(graphs.phases, graphs.active_edges, strict=True):
+        assert {graphs.edges[k] for k in numbers} == set(phase.edges)
 
 
 @pytest.mark.parametrize("order", ["atc", "paper"])

@@ -54,11 +54,11 @@ def test_slow_agents_of_every_block_of_rounds_are_drawn_apart():
     """Blocks are drawn by their number, in any order, and each agent is slow as often as asked."""
     made = ring(5).with_links(1e4, compute=0.1, slow_chance=0.2, slow_factor=10)
     one, other = (clock(made, (100, False), seed=seed) for seed in (0, 1))
-    blocks = [one._drawn(block).copy() for block in range(3)]
+    blocks = [one._draw_slowdowns(block).copy() for block in range(3)]
     assert not any(np.array_equal(blocks[a], blocks[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
-    assert np.array_equal(one._drawn(0), blocks[0])
-    assert np.array_equal(one._slow(2048), blocks[2][0])
-    assert not np.array_equal(other._drawn(0), blocks[0])
+    assert np.array_equal(one._draw_slowdowns(0), blocks[0])
+    assert np.array_equal(one._slowdowns(2048), blocks[2][0])
+    assert not np.array_equal(other._draw_slowdowns(0), blocks[0])
     slow = np.concatenate(blocks) == 10
     np.testing.assert_allclose(slow.mean(0), 0.2, atol=0.04)
     # Slow together by chance alone: blocks that repeat would be alike at every round.
@@ -99,12 +99,12 @@ def written_out(network, exchanges, rounds, slow, arcs=lambda t: None):
     times = np.zeros(m)
     both = {way: e for e, (i, j) in enumerate(network.edges) for way in ((i, j), (j, i))}
     for t in range(rounds):
-        there = both if arcs(t) is None else arcs(t)
+        arcs_of_round = both if arcs(t) is None else arcs(t)
         busy = links.compute * slow(t) / len(exchanges)
         for count, early in exchanges:
             cost = links.latency + 8 * count / links.rate / (1 - links.loss)
             begin = times if early else times + busy
-            heard = lambda i: [begin[j] + cost[e] for (j, k), e in there.items() if k == i]
+            heard = lambda i: [begin[j] + cost[e] for (j, k), e in arcs_of_round.items() if k == i]
             times = np.array([max([times[i] + busy[i], *heard(i)]) for i in range(m)])
     return times.max()
 
@@ -161,17 +161,17 @@ def test_agents_wait_for_their_neighbours_only():
             wanted = written_out(made, exchanges, rounds, lambda t: factors)
             assert found.seconds(rounds) == pytest.approx(wanted, rel=1e-10)
             assert clock(made, *exchanges).seconds(rounds) == found.seconds(rounds)
-        assert found.gain is not None, "a steady course is found, so that long runs cost nothing"
+        assert found.period_gain is not None, "a steady course is found, so that long runs cost nothing"
 
 
 def test_agents_that_are_slow_by_chance():
     made = ring(5).with_links(1e4, compute=0.1, slow_chance=0.2, slow_factor=10)
     found = clock(made, (10, False), seed=3)
-    wanted = written_out(made, [(10, False)], 1100, lambda t: found._slow(t))
+    wanted = written_out(made, [(10, False)], 1100, lambda t: found._slowdowns(t))
     assert found.seconds(1100) == pytest.approx(wanted, rel=1e-10)
     assert found.seconds(1100) == clock(made, (10, False), seed=3).seconds(1100)
     assert found.seconds(1100) != clock(made, (10, False), seed=4).seconds(1100)
-    drawn = np.array([found._slow(t) for t in range(2000)])
+    drawn = np.array([found._slowdowns(t) for t in range(2000)])
     assert set(np.unique(drawn)) == {1.0, 10.0} and abs(np.mean(drawn == 10) - 0.2) < 0.02
     alone = 1100 * (0.1 + 8 * 10 / 1e4)
     all_wait = alone + 0.9 * np.sum(drawn[:1100].max(1) == 10)
@@ -189,7 +189,7 @@ def test_computing_as_measured_is_an_agents_share():
 
 
 @pytest.mark.parametrize(
-    "options, said",
+    "options, message",
     [
         ({}, "links need a rate in bit/s"),
         ({"rate": 0}, "rate of link 0-1 is 0 bit/s; it must be above 0"),
@@ -210,8 +210,8 @@ def test_computing_as_measured_is_an_agents_share():
         ({"rate": 1, "slow_factor": 0.5}, "slow_factor is 0.5; it is how many times slower"),
     ],
 )
-def test_what_no_link_can_be(options, said):
-    with pytest.raises(ValueError, match=said.replace("(", r"\(")):
+def test_what_no_link_can_be(options, message):
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         ring(3).with_links(**options)
 
 
@@ -271,12 +271,12 @@ def test_without_links_there_is_no_such_column_and_the_same_trajectory(run):
 
 def test_the_same_after_a_stop_side_by_side_and_on_devices(linked, run):
     given = quad(), linked, dsgd(), 12
-    kept = []
-    diamond.simulate(*given[:3], 6, every=3, seed=5, on_progress=kept.append)
-    gone_on = diamond.simulate(*given, every=3, seed=5, resume=kept[-1])
+    snapshots = []
+    diamond.simulate(*given[:3], 6, every=3, seed=5, on_progress=snapshots.append)
+    resumed = diamond.simulate(*given, every=3, seed=5, resume=snapshots[-1])
     lanes = simulate_many(*given[:2], [(dsgd(), 5)], 12, every=3, batched=True)[0]
     cut = diamond.simulate(*given, every=3, seed=5, devices=2)
-    for history in (gone_on.history, lanes.history, cut.history):
+    for history in (resumed.history, lanes.history, cut.history):
         for name in ("network_seconds", "joules"):
             assert history[name].tolist() == run.history[name].tolist()
 
@@ -291,6 +291,6 @@ def test_a_budget_ends_the_run():
         f"stopped at round {found.rounds}: network_seconds "
         f"{found.history['network_seconds'][-1]:.4g} >= 0.5"
     )
-    for name, said in (("network_seconds", "with links"), ("joules", "joules_per_bit")):
-        with pytest.raises(ValueError, match=f"stop: {name} needs a network .*{said}"):
+    for name, message in (("network_seconds", "with links"), ("joules", "joules_per_bit")):
+        with pytest.raises(ValueError, match=f"stop: {name} needs a network .*{message}"):
             diamond.simulate(quad(), ring(4), algorithm, 2, stop={name: 1})

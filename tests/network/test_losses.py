@@ -28,33 +28,33 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_was_lost_is_what_the_rounds_did_not_hear(name):
     """Agent j tells the j-th unit vector, so a change says whom each agent has heard."""
-    made, turns = CASES[name]
-    mixer, rounds = make_mixer(made), 12
-    told = Message(jnp.eye(5), ())
+    lossy, turns = CASES[name]
+    mixer, rounds = make_mixer(lossy), 12
+    message = Message(jnp.eye(5), ())
     exchange = jax.jit(
-        lambda t, turn, kept: mixer.exchange(told, ExchangeId(key(7), t, turn), kept)
+        lambda t, turn, state: mixer.exchange(message, ExchangeId(key(7), t, turn), state)
     )
-    kept = mixer.start([Message(jax.ShapeDtypeStruct((5,), jnp.float64), ())])
-    heard = np.zeros((5, 5), int)
+    state = mixer.start([Message(jax.ShapeDtypeStruct((5,), jnp.float64), ())])
+    received = np.zeros((5, 5), int)
     for t in range(rounds):
         for turn in turns:
-            change, kept = exchange(t, turn, kept)
-            heard += np.asarray(change.average) > 0
-    found = count_lost_messages(made, 7, rounds, turns)
-    assert list(found) == made.edges
-    for (i, j), counts in found.items():
-        assert counts.sent == made.count_messages_by_edge(rounds)[i, j] * len(turns)
-        assert counts.sent - counts.lost == heard[i, j] + heard[j, i]
-    assert sum(counts.lost for counts in found.values()) > 0
+            change, state = exchange(t, turn, state)
+            received += np.asarray(change.average) > 0
+    lost_by_edge = count_lost_messages(lossy, 7, rounds, turns)
+    assert list(lost_by_edge) == lossy.edges
+    for (i, j), counts in lost_by_edge.items():
+        assert counts.sent == lossy.count_messages_by_edge(rounds)[i, j] * len(turns)
+        assert counts.sent - counts.lost == received[i, j] + received[j, i]
+    assert sum(counts.lost for counts in lost_by_edge.values()) > 0
 
 
 def test_a_run_counts_its_losses_and_keeps_them(tmp_path):
-    made = ring(4).through(channels.drops(0.25))
+    lossy = ring(4).through(channels.drops(0.25))
     chain = diamond.hypergradient.exact()
     run = diamond.simulate(
-        quad(), made, build("dsgd", alpha=0.05, beta=0.2, batch=3, hypergradient=chain), 40
+        quad(), lossy, build("dsgd", alpha=0.05, beta=0.2, batch=3, hypergradient=chain), 40
     )
-    assert run.lost_messages == count_lost_messages(made, 0, 40, [None])
+    assert run.lost_messages == count_lost_messages(lossy, 0, 40, [None])
     lost, sent = (
         sum(getattr(one, k) for one in run.lost_messages.values()) for k in ("lost", "sent")
     )

@@ -31,7 +31,7 @@ STEPS = dict(alpha=0.01, beta=0.1, delta=0.1, batch=3)
 
 def distinct_messages():
     """The messages of all stages of all methods, on each lower level they solve: {shapes: who}."""
-    found = {}
+    methods_by_message = {}
     for name, make in METHODS.items():
         for level in make().lower_levels:
             problem = quad(lower_level=level)
@@ -40,36 +40,36 @@ def distinct_messages():
             for message in message_shapes(outline, objectives, *problem.start(0)):
                 leaves, shape = jax.tree.flatten(message)
                 key = shape, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-                found.setdefault(key, []).append(name)
-    assert {name for names in found.values() for name in names} == set(METHODS)
-    return found
+                methods_by_message.setdefault(key, []).append(name)
+    assert {name for names in methods_by_message.values() for name in names} == set(METHODS)
+    return methods_by_message
 
 
 def test_every_method_goes_through_every_channel():
     """Abstractly: a change is like its message, and what links keep is like it was before."""
-    found = distinct_messages()
-    told = [
+    methods_by_message = distinct_messages()
+    shapes = [
         jax.tree.unflatten(shape, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
-        for shape, leaves in found
+        for shape, leaves in methods_by_message
     ]
-    stages = jax.tree.map(lambda a: jax.ShapeDtypeStruct((4, *a.shape), a.dtype), told)
+    stages = jax.tree.map(lambda a: jax.ShapeDtypeStruct((4, *a.shape), a.dtype), shapes)
     assert set(OPTIONS) == set(channels.__all__)
     for name, options in ((name, one) for name, several in OPTIONS.items() for one in several):
         mixer = make_mixer(ring(4).through(getattr(channels, name)(**options)))
 
         def one_round(stages):
-            first = kept = mixer.start(told)
+            first = state = mixer.start(shapes)
             changes = []
             for number, message in enumerate(stages):
                 moment = ExchangeId(key(0), jnp.int32(3), number, number)
-                change, kept = mixer.exchange(message, moment, kept)
+                change, state = mixer.exchange(message, moment, state)
                 changes.append(change)
-            return changes, first, kept
+            return changes, first, state
 
-        changes, first, kept = jax.eval_shape(one_round, stages)
-        for change, stage, methods in zip(changes, stages, found.values()):
+        changes, first, state = jax.eval_shape(one_round, stages)
+        for change, stage, methods in zip(changes, stages, methods_by_message.values()):
             assert change == stage, (name, options, methods)
-        assert kept == first, (name, options)
+        assert state == first, (name, options)
 
 
 SILENT = {  # with stages that send nothing
@@ -84,7 +84,9 @@ SILENT = {  # with stages that send nothing
 @pytest.mark.parametrize("name", SILENT)
 def test_methods_with_stages_that_send_nothing_run_through_channels(name):
     with without_optimizations():  # `end` sees that all is finite
-        state = final_progress(quad(), ring(4).through(*SILENT[name]), build(name, **STEPS), 3).state
+        state = final_progress(
+            quad(), ring(4).through(*SILENT[name]), build(name, **STEPS), 3
+        ).state
     assert np.ptp(np.asarray(state.x), axis=0).max() > 1e-6  # agents differ, as rows do
 
 

@@ -258,8 +258,8 @@ def test_connected_false_keeps_a_connected_first_draw():
     seeds = {
         net.draws == 1: seed for seed in range(20) if (net := network.erdos_renyi(9, seed=seed))
     }
-    kept = network.erdos_renyi(9, seed=seeds[True], connected=False)
-    assert kept.edges == network.erdos_renyi(9, seed=seeds[True]).edges
+    single_draw = network.erdos_renyi(9, seed=seeds[True], connected=False)
+    assert single_draw.edges == network.erdos_renyi(9, seed=seeds[True]).edges
     with pytest.raises(
         ValueError,
         match=rf"the graph with seed {seeds[False]} has \d components; "

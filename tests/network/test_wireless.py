@@ -39,8 +39,10 @@ def test_random_places_are_drawn_until_connected_and_again_the_same():
         for j in range(i):
             assert ((j, i) in made.edges) == (math.dist(places[i], places[j]) < 0.35)
     assert wireless(20, 0.25, seed=1).draws > 1
-    kept = made.with_links(latency=0.005, shared_medium=True).links
-    assert np.array_equal(kept.rate, made.links.rate) and np.array_equal(kept.loss, made.links.loss)
+    links = made.with_links(latency=0.005, shared_medium=True).links
+    assert np.array_equal(links.rate, made.links.rate) and np.array_equal(
+        links.loss, made.links.loss
+    )
     with pytest.raises(ValueError, match="none of 1000 draws"):
         wireless(20, 0.01)
 
@@ -51,7 +53,7 @@ def test_it_is_drawn_where_the_agents_are(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options, said",
+    "options, message",
     [
         ({}, "wireless needs agents, how many, or positions"),
         ({"agents": 5, "radius": 0}, "radius is 0; it must be a positive distance"),
@@ -64,6 +66,6 @@ def test_it_is_drawn_where_the_agents_are(tmp_path):
         ({"positions": LINE, "radius": 0.1}, "the graph has 3 components"),
     ],
 )
-def test_what_is_refused(options, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
         wireless(**options)

@@ -41,16 +41,16 @@ def job(size, *mistake, devices=1):
     return [(*process.communicate(timeout=200), process.returncode) for process in each]
 
 
-def told(size, devices=1):
+def run_processes(size, devices=1):
     ended = job(size, devices=devices)
     assert all(code == 0 for *_, code in ended), [complaint for _, complaint, _ in ended]
-    return [json.loads(said.splitlines()[-1]) for said, *_ in ended]
+    return [json.loads(message.splitlines()[-1]) for message, *_ in ended]
 
 
 @pytest.mark.slow
 def test_each_process_loads_its_own_rows_and_all_find_the_numbers_of_one():
-    first, second = told(2)
-    (one,) = told(1, devices=2)
+    first, second = run_processes(2)
+    (one,) = run_processes(1, devices=2)
     both = lambda *agents: [[part, agent] for part in ("train", "valid") for agent in agents]
     assert first["loaded"] == both(0, 1, 2) and second["loaded"] == both(3, 4)
     assert one["loaded"] == both(0, 1, 2, 3, 4)
@@ -60,7 +60,7 @@ def test_each_process_loads_its_own_rows_and_all_find_the_numbers_of_one():
 
 
 @pytest.mark.parametrize(
-    ("mistake", "said"),
+    ("mistake", "message"),
     [
         ("nan", "agent 3's training rows ['a'] are not finite: row 2 is the first"),
         ("wide", "a row of agent 3's training rows ['a'] is float64[7], of agent 0's float32[3]"),
@@ -68,9 +68,9 @@ def test_each_process_loads_its_own_rows_and_all_find_the_numbers_of_one():
         pytest.param("loss", "lower is inf on agent 3's first rows", marks=pytest.mark.slow),
     ],
 )
-def test_bad_rows_of_one_process_end_all_in_the_same_words(mistake, said):
+def test_bad_rows_of_one_process_end_all_in_the_same_words(mistake, message):
     for _, complaint, code in job(2, mistake):
-        assert code == 1 and f"\nValueError: {said}" in complaint
+        assert code == 1 and f"\nValueError: {message}" in complaint
 
 
 @pytest.mark.slow
@@ -89,9 +89,13 @@ def problem(monkeypatch):
 
 def test_in_one_process_every_function_is_called_once(problem):
     every = range(len(multi_process_job.COUNTS))
-    assert multi_process_job.loaded == [(part, agent) for part in ("train", "valid") for agent in every]
+    assert multi_process_job.loaded == [
+        (part, agent) for part in ("train", "valid") for agent in every
+    ]
     plain = [multi_process_job.rows("train", "", agent) for agent in every]
-    other = diamond.Problem(multi_process_job.upper, multi_process_job.lower, problem.init, plain, plain)
+    other = diamond.Problem(
+        multi_process_job.upper, multi_process_job.lower, problem.init, plain, plain
+    )
     assert problem.counts("train").tolist() == list(multi_process_job.COUNTS)
     for mine, theirs in zip(problem.rows["train"], other.rows["train"], strict=True):
         np.testing.assert_array_equal(mine["a"], theirs["a"])
@@ -142,12 +146,12 @@ def test_what_processes_measure_is_put_in_the_order_of_the_agents(monkeypatch):
     heard = lambda of: [of[agents].tobytes() for agents in whose]
     consensus, cost = GatherConsensus(whose), diamond.cost.Cost(samples=counts[:3], hvps=5)
     answers = iter([heard(values), heard(counts[:, None])])
-    monkeypatch.setattr(_gather, "everyone", lambda said: next(answers))
+    monkeypatch.setattr(_gather, "everyone", lambda message: next(answers))
     found, paid = consensus.local("mu", lambda: (values[:3], cost))
     np.testing.assert_array_equal(found, values)
     assert found.dtype == np.float32
     assert paid.samples.tolist() == counts.tolist() and paid.hvps == 5
     maximum = [values[agents].max(0).tobytes() for agents in whose]
-    monkeypatch.setattr(_gather, "everyone", lambda said: maximum)
+    monkeypatch.setattr(_gather, "everyone", lambda message: maximum)
     found, _ = consensus.maximum("mu", lambda: (values[:3], diamond.cost.Cost()))
     np.testing.assert_array_equal(found, values[3])

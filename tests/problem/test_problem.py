@@ -232,9 +232,9 @@ def test_a_value_beyond_single_precision_is_refused_by_agent_and_row():
     with jax.enable_x64(False):
         with pytest.raises(ValueError) as refused:
             make(train=[rows(), {"a": LARGE}])
-    said = str(refused.value)
-    assert "agent 1's training rows ['a'] are too large for float32: row 17" in said
-    assert "1e+300" in said and "rescale" in said
+    message = str(refused.value)
+    assert "agent 1's training rows ['a'] are too large for float32: row 17" in message
+    assert "1e+300" in message and "rescale" in message
     assert make(train=[rows(), {"a": LARGE}]).agents == 2
 
 

@@ -111,10 +111,10 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("said", BAD)
-def test_a_draw_that_is_none_is_refused_with_the_agent(said):
-    with pytest.raises((ValueError, TypeError), match=said) as refusal:
-        diamond.stream(BAD[said], 3)
+@pytest.mark.parametrize("message", BAD)
+def test_a_draw_that_is_none_is_refused_with_the_agent(message):
+    with pytest.raises((ValueError, TypeError), match=message) as refusal:
+        diamond.stream(BAD[message], 3)
     assert "\n" not in str(refusal.value)
 
 

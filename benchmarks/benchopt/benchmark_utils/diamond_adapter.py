@@ -22,8 +22,8 @@ def problem(f_inner, f_outer, n_inner_samples, n_outer_samples, inner_var0, oute
 
     def mean(loss):
         def over(x, y, rows):
-            one = lambda start: loss(y, x, start=start, batch_size=1)
-            return jnp.mean(jax.vmap(one)(rows["sample"]))
+            loss_of_row = lambda start: loss(y, x, start=start, batch_size=1)
+            return jnp.mean(jax.vmap(loss_of_row)(rows["sample"]))
 
         return over
 
@@ -44,11 +44,11 @@ def method(name, batch, step_size=None, outer_ratio=1.0):
     """
     make = catalogue.maker(name)
     taken = inspect.signature(make).parameters
-    given = {"batch": batch} if "batch" in taken else {}
+    options = {"batch": batch} if "batch" in taken else {}
     if step_size is not None:
         sizes = {"alpha": step_size / outer_ratio, "beta": step_size, "delta": step_size}
-        given |= {n: schedule.power(c, 1.0, 0.5) for n, c in sizes.items() if n in taken}
-    return make(**given)
+        options |= {n: schedule.power(c, 1.0, 0.5) for n, c in sizes.items() if n in taken}
+    return make(**options)
 
 
 class Rounds:
@@ -57,8 +57,8 @@ class Rounds:
     def __init__(self, problem, algorithm, seed, shrinks):
         alone = network.complete(1)
         backend = SingleDevice(problem, alone, algorithm.batch, "blocks")
-        given = problem, alone, algorithm, seed, "blocks", backend
-        self.run = SingleDriver(*given, parse_measures("cheap", problem), shrinks)
+        arguments = problem, alone, algorithm, seed, "blocks", backend
+        self.run = SingleDriver(*arguments, parse_measures("cheap", problem), shrinks)
 
     def advance(self, rounds):
         """So many rounds more."""

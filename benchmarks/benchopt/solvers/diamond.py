@@ -46,13 +46,15 @@ class Solver(BaseSolver):
         if batch == "full":
             batch = max(n_inner_samples, n_outer_samples)
         counts = n_inner_samples, n_outer_samples
-        self.given = problem(f_inner, f_outer, *counts, inner_var0, outer_var0)
+        self.problem_to_solve = problem(f_inner, f_outer, *counts, inner_var0, outer_var0)
         self.algorithm = method(self.method, batch, self.step_size, self.outer_ratio)
         self.rounds = self._begun()
 
     def _begun(self):
         """A run at its start: compiled, its steps found."""
-        return Rounds(self.given, self.algorithm, self.random_state, self.step_size is None)
+        return Rounds(
+            self.problem_to_solve, self.algorithm, self.random_state, self.step_size is None
+        )
 
     def run(self, callback):
         if self.rounds.run.t > 0:
