@@ -124,7 +124,10 @@ def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) 
     seeds, untuned_seeds = range(suite.seeds), range(suite.untuned_seeds)
     (tuned_runs,) = run([winner.candidate], seeds, long, case.evaluation_rounds)
     (untuned_runs,) = run(
-        [(method_family.with_learned_numbers(), {"untuned": 1.0})], untuned_seeds, long, case.evaluation_rounds
+        [(method_family.with_learned_numbers(), {"untuned": 1.0})],
+        untuned_seeds,
+        long,
+        case.evaluation_rounds,
     )
     return {
         "case": case.name,

@@ -143,7 +143,9 @@ def format_latex(results: Results, cost: str = "calls", tau: float = TAU) -> str
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
 
 
-def summarize_methods(results: Results, cost: str = "calls", tau: float = TAU) -> list[dict[str, Any]]:
+def summarize_methods(
+    results: Results, cost: str = "calls", tau: float = TAU
+) -> list[dict[str, Any]]:
     """Return one row per method: cases solved, tuned and untuned, and its shared-case rank."""
     rows = {kind: cost_table(results["pairs"], [cost], tau, kind) for kind in ("tuned", "untuned")}
     _, methods, medians = cost_matrix(rows["tuned"], cost)

@@ -112,7 +112,7 @@ def full_batch_rows(large: int | None) -> int:
     if large is None:
         raise ValueError(
             "this method asks for all rows, and a stream has no end: take one on mini-batches, "
-            "such as diamond.diamond(), or say how many fresh rows stand for all, as in "
+            "such as diamond.diamond(), or give the number of fresh rows that stand for all, as in "
             "diamond.stream(draw, ..., large=4096)"
         )
     return large

@@ -50,7 +50,7 @@ def save(folder: Path, round: int, arrays: Mapping[str, Any], notes: Mapping[str
 
 
 def load(folder: Path, round: int) -> Checkpoint:
-    """Load the checkpoint of `round`; raises `Damaged` unless every bit is as written."""
+    """Load the checkpoint of `round`; raises `DamagedCheckpoint` unless every bit is as written."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as deserialize
 
@@ -75,7 +75,7 @@ def load(folder: Path, round: int) -> Checkpoint:
 
 
 def load_newest(folder: Path) -> Checkpoint:
-    """Load the newest complete checkpoint; raises `Damaged` if there is none."""
+    """Load the newest complete checkpoint; raises `DamagedCheckpoint` if there is none."""
     errors = [f"{folder}: no checkpoint there"]
     for round in reversed(saved_rounds(folder)):
         try:

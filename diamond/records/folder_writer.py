@@ -161,7 +161,7 @@ class Writer:
 
         The snapshot is None if the run has no checkpoint yet and starts from round 0. If
         checkpoints were written and none can be read, the run does so only if `restart` is true,
-        else `Lost` is raised. Damaged files are set aside; evaluations after the checkpoint are
+        else `UnrecoverableRun` is raised. Damaged files are set aside; evaluations after the checkpoint are
         dropped.
         """
         plan = plan_recovery(self.path)

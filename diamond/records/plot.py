@@ -26,7 +26,9 @@ def plot_convergence(
     from matplotlib.figure import Figure  # pyplot takes longer to import
 
     first = next(iter(runs.values()))
-    user_metrics = [name for name in first.last_evaluation["agents"] if name not in (*LABELS, "solver_error")]
+    user_metrics = [
+        name for name in first.last_evaluation["agents"] if name not in (*LABELS, "solver_error")
+    ]
     omitted = "local_loss" if "upper_loss" in first.last_evaluation else ""
     measures = [name for name in LABELS if name in first.last_evaluation and name != omitted]
     panels = {name: LABELS.get(name, name) for name in (*measures, *user_metrics)}

@@ -29,9 +29,7 @@ EARLIER_CLASSES = {
     ("", "Loop"): "ComposedAlgorithm",
     ("hypergradient", "Implicit"): "ImplicitHypergradient",
 }
-Description = dict[
-    str, str
-]  # text by key, such as {"class": "ComposedAlgorithm", "alpha": "0.05"}
+Description = dict[str, str]  # text by key, such as {"class": "ComposedAlgorithm", "alpha": "0.05"}
 
 
 def describe(network: Network, algorithm: Algorithm) -> dict[str, Description]:

@@ -20,7 +20,7 @@ def digest_trajectory(lines: list[dict[str, Any]], x: Tree, y: Tree) -> str:
 
 
 def digest_from_chain(chain: str, x: Tree, y: Tree) -> str:
-    """Compute the same digest from the output of `follow` for the evaluations."""
+    """Compute the same digest from the output of `chain_digest` for the evaluations."""
     leaves = {
         f"{level}{name}": leaf
         for level, part in (("x", x), ("y", y))

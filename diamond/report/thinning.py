@@ -47,7 +47,7 @@ def choose_thinning(runs: list[StoredRun], membership: list[int]) -> Thinning:
 
 
 def _step(evaluations: int, capacity: float) -> int:
-    """Return the step for which about `fit` evaluations are kept."""
+    """Return the step for which about `capacity` evaluations are kept."""
     return max(1, math.ceil((evaluations - 1) / max(1.0, capacity - 1)))
 
 

@@ -22,7 +22,7 @@ from ..problem import Objectives, Problem
 from .constants import Constants, Start
 from .extreme_search import supremum, unit_or_zero
 from .forms import BOUNDS, Bound
-from .noise import estimate_sigmas
+from .gradient_noise import estimate_sigmas
 
 PROBES = 4  # starting points of each search, per agent
 TURNS = 24  # updates of each vector in a search

@@ -161,7 +161,9 @@ def test_agents_wait_for_their_neighbours_only():
             wanted = written_out(made, exchanges, rounds, lambda t: factors)
             assert found.seconds(rounds) == pytest.approx(wanted, rel=1e-10)
             assert clock(made, *exchanges).seconds(rounds) == found.seconds(rounds)
-        assert found.period_gain is not None, "a steady course is found, so that long runs cost nothing"
+        assert found.period_gain is not None, (
+            "a steady course is found, so that long runs cost nothing"
+        )
 
 
 def test_agents_that_are_slow_by_chance():

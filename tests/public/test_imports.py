@@ -68,8 +68,8 @@ def test_type_checkers_follow_every_import():
 
 
 def test_the_script_runs(tmp_path):
-    found = uses_every_import.main(tmp_path)
-    assert list(found.runs) == [("mine", 0)]
+    result = uses_every_import.main(tmp_path)
+    assert list(result.runs) == [("mine", 0)]
     random = np.random.default_rng(0)
     rows = [{"a": random.normal(size=(6, 2)), "b": np.arange(6) % 2} for _ in range(3)]
     made = uses_every_import.problems(rows, tmp_path)

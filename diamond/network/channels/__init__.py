@@ -14,7 +14,7 @@ from diamond.network.channels.compression import (
 from diamond.network.channels.delay import delay
 from diamond.network.channels.drops import drops
 from diamond.network.channels.fading import fading
-from diamond.network.channels.noise import noise, over_the_air
+from diamond.network.channels.receiver_noise import noise, over_the_air
 
 __all__ = [
     "delay",

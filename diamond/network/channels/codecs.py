@@ -42,7 +42,7 @@ class Codec(ABC):
         return wire
 
 
-class Scaled(NamedTuple):
+class ScaledNumbers(NamedTuple):
     scale: jax.Array | None
     numbers: jax.Array
 
@@ -54,14 +54,14 @@ class Rounded(Codec):
 
     kind: str = field(metadata=STATIC)
 
-    def pack(self, key: jax.Array, a: jax.Array) -> Scaled:
+    def pack(self, key: jax.Array, a: jax.Array) -> ScaledNumbers:
         if self.kind == "bfloat16":
-            return Scaled(None, a.astype(self.kind))
+            return ScaledNumbers(None, a.astype(self.kind))
         largest = jnp.max(jnp.abs(a), initial=0)
         scale = jnp.where(largest > 0, largest, 1).astype(a.dtype)
-        return Scaled(scale, (a / scale).astype(self.kind))
+        return ScaledNumbers(scale, (a / scale).astype(self.kind))
 
-    def unpack(self, key: jax.Array, wire: Scaled, like: Any) -> jax.Array:
+    def unpack(self, key: jax.Array, wire: ScaledNumbers, like: Any) -> jax.Array:
         numbers = wire.numbers.astype(like.dtype)
         return numbers if wire.scale is None else wire.scale * numbers
 
