@@ -121,14 +121,15 @@ class Advice:
             return [*reasons, warning] if untracked_methods else reasons
         if constants.heterogeneity >= MAX_ALIKE_HETEROGENEITY and untracked_methods:
             reasons.append(
-                f"agents differ (heterogeneity {constants.heterogeneity:.2g}), so untracked methods "
-                f"({', '.join(untracked_methods)}) would stop short and were left out"
+                f"agents differ (heterogeneity {constants.heterogeneity:.2g}), so untracked "
+                f"methods ({', '.join(untracked_methods)}) would stop short and were left out"
             )
         if best == "k_free":
             reasons.append("it draws three mini-batches a round and needs no chain")
         elif constants.condition > 10 and any(p.algorithm == "k_free" for p in self.prospects):
             reasons.append(
-                f"the lower level's condition {constants.condition:.0f} makes k_free take small steps"
+                f"the lower level's condition {constants.condition:.0f} makes k_free take small "
+                f"steps"
             )
         return reasons
 

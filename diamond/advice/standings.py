@@ -47,6 +47,6 @@ def leading_methods(level: str, agents: int, kind: str, count: int) -> list[Stan
 def describe_standing(standing: Standing, suite: str) -> str:
     """Describe a standing in words."""
     return (
-        f"in the benchmark's suite {suite} {standing.method} solves {standing.untuned} of {standing.cases} cases "
-        f"with the steps it chooses, {standing.solved} tuned (docs/results/benchmark.md)"
+        f"in the benchmark's suite {suite} {standing.method} solves {standing.untuned} of "
+        f"{standing.cases} cases with the steps it chooses, {standing.solved} tuned (docs/results/benchmark.md)"
     )

@@ -37,9 +37,9 @@ def measure(
     consensus term divided by m, as in Definition 1. grad l and y* are exact, on all rows, to
     `lower_solution.tolerance`. `solver_error` is the largest remaining error: infinite if g_yy is
     not positive definite, so that y* does not exist or is not unique. Measures that need y* are
-    then NaN. `upper_loss` is the objective l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss` is
-    the mean of f_i(x_i, y_i), which agents can lower by disagreeing on x. Both use all validation
-    rows. Metrics are averages over the agents, each at its own (x_i, y_i).
+    then NaN. `upper_loss` is the objective l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss`
+    is the mean of f_i(x_i, y_i), which agents can lower by disagreeing on x. Both use all
+    validation rows. Metrics are averages over the agents, each at its own (x_i, y_i).
 
     With a common lower level, y*(xbar) minimizes 1/m sum_i g_i, `lower_error` is the sum of
     ||y*(xbar) - y_i||^2, and `y_consensus` and `z_consensus` (for a method with `z`) are the

@@ -76,8 +76,8 @@ def open_single_run(folder: Path) -> StoredRun:
 def find_runs(folder: Path, on_unreadable: Callable[[str], None] | None = None) -> list[StoredRun]:
     """Open the runs in `folder`: itself, or up to two levels down.
 
-    `on_unreadable` is called with the error of each unreadable run; without it, the first one raises
-    `DamagedRun`.
+    `on_unreadable` is called with the error of each unreadable run; without it, the first one
+    raises `DamagedRun`.
     """
     folders = [folder, *sorted(folder.glob("*/")), *sorted(folder.glob("*/*/"))]
     runs = []

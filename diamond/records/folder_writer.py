@@ -161,8 +161,8 @@ class Writer:
 
         The snapshot is None if the run has no checkpoint yet and starts from round 0. If
         checkpoints were written and none can be read, the run does so only if `restart` is true,
-        else `UnrecoverableRun` is raised. Damaged files are set aside; evaluations after the checkpoint are
-        dropped.
+        else `UnrecoverableRun` is raised. Damaged files are set aside; evaluations after the
+        checkpoint are dropped.
         """
         plan = plan_recovery(self.path)
         if plan.checkpoint is None and plan.had_checkpoint:

@@ -159,8 +159,8 @@ def _check_equal_counts(settings: dict[str, list[Any]], several: bool, source: s
     mistakes = [
         Mistake(
             f"algorithm[{i}]" if several else "algorithm",
-            f"has {setting_count} settings to try, another has {max(counts)}; give every algorithm the "
-            f"same number (without lists, each has 27)",
+            f"has {setting_count} settings to try, another has {max(counts)}; give every algorithm "
+            f"the same number (without lists, each has 27)",
         )
         for i, setting_count in enumerate(counts)
         if setting_count < max(counts)

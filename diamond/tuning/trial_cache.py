@@ -45,9 +45,9 @@ def cached_trials(
     measure: Measure = "exact",
     backends: dict[Any, SingleDevice] | None = None,
 ) -> list[Trial]:
-    """Return the trials of `requests`, from the cache or run; their algorithms differ in numbers only.
+    """Return the trials of `requests`, from the cache or run.
 
-    Each trial is a file in the folder `memory`, written when the trial is complete. `on_trial` is
+    Their algorithms differ in numbers only. Each trial is a file in the folder `memory`, written when the trial is complete. `on_trial` is
     called with the number of completed trials, cached ones first. `problem` is called only if a
     trial has to run. `measure` and `backends` are as in `simulate_many`.
     """

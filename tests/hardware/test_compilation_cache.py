@@ -49,7 +49,7 @@ def test_a_home_that_cannot_be_written_to_is_no_trouble(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(compilation_cache.VARIABLE, str(tmp_path / "file" / "cache"))
     compilation_cache.enable_compile_cache()
-    assert compilation_cache._on == []
+    assert compilation_cache._enabled == []
 
 
 def test_what_was_used_longest_ago_goes_first(tmp_path):

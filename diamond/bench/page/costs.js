@@ -51,9 +51,9 @@ function costVerdict(methods, costs, best) {
   const wins = methods.map(({ name }, j) => [name, costs.filter((row, i) => row[j] === best[i] && Number.isFinite(best[i])).length]);
   const won = wins.filter(([, cases]) => cases).sort((a, b) => b[1] - a[1]);
   const never = best.filter((v) => v === Infinity).length;
-  const said = won.slice(0, 5).map(([name, cases], i) => `${name} on ${i ? cases : count(cases, "case")}`);
-  if (won.length > 5) said.push(`${won.length - 5} others on fewer`);
+  const winners = won.slice(0, 5).map(([name, cases], i) => `${name} on ${i ? cases : count(cases, "case")}`);
+  if (won.length > 5) winners.push(`${won.length - 5} others on fewer`);
   const kind = state.kind === "tuned" ? "tuned" : "without tuning";
-  const first = said.length ? `Fewest ${unit()}, ${kind}: ${said.join(", ")}.` : "No method reaches any target.";
-  return said.length && never ? `${first} ${count(never, "case")} solved by none.` : first;
+  const first = winners.length ? `Fewest ${unit()}, ${kind}: ${winners.join(", ")}.` : "No method reaches any target.";
+  return winners.length && never ? `${first} ${count(never, "case")} solved by none.` : first;
 }

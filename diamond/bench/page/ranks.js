@@ -12,13 +12,13 @@ function drawRanks(colours) {
   const { n, sorted, difference, joined } = standing();
   if (Number.isNaN(difference)) return null;
   const k = sorted.length;
-  const bar = (from, to, row, colour, said) => ({
+  const bar = (from, to, row, colour, hoverText) => ({
     x: [from, to],
     y: [row, row],
     mode: "lines+markers",
     line: { color: colour, width: 7 },
     marker: { symbol: "line-ns", size: 12, color: colour, line: { color: colour, width: 2 } },
-    hovertemplate: `${plain(said)}<extra></extra>`,
+    hovertemplate: `${plain(hoverText)}<extra></extra>`,
     showlegend: false,
   });
   const names = (i, j) => sorted.slice(i, j + 1).map(({ method }) => method.name).join(", ");
@@ -64,14 +64,14 @@ function ranksVerdict() {
   if (k < 2) return "There is nothing to rank: one method is left.";
   if (!n) return "There are no ranks: no case was met by all these methods; choose one lower level or oracle.";
   const few = n < cases.length ? ` over the ${n} of ${cases.length} cases that all of them met` : ` over ${count(n, "case")}`;
-  const said = `Critical difference ${difference.toFixed(2)} of ${count(k, "method")}${few}.`;
+  const differenceText = `Critical difference ${difference.toFixed(2)} of ${count(k, "method")}${few}.`;
   if (difference >= k - 1) {
-    return `${said} Ranks of ${k} differ by ${k - 1} at most: with so few cases nothing can be told apart, and the order is of these cases alone.`;
+    return `${differenceText} Ranks of ${k} differ by ${k - 1} at most: with so few cases nothing can be told apart, and the order is of these cases alone.`;
   }
-  if (joined.some(([i, j]) => i === 0 && j === k - 1)) return `${said} No two of them differ by that much.`;
+  if (joined.some(([i, j]) => i === 0 && j === k - 1)) return `${differenceText} No two of them differ by that much.`;
   const like = joined.find(([i]) => i === 0);
   const end = like ? like[1] : 0;
   const worse = sorted.slice(end + 1).map(({ method }) => method.name);
   const caution = n < 10 ? " Few cases: take it as a description of these, not as a law." : "";
-  return `${said} ${sorted[0].method.name} ranks first, and differs from ${worse.join(", ")}.${caution}`;
+  return `${differenceText} ${sorted[0].method.name} ranks first, and differs from ${worse.join(", ")}.${caution}`;
 }

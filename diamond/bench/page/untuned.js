@@ -2,10 +2,10 @@
 
 function ratioCell(tuned, own) {
   if (Number.isNaN(tuned)) return make("td", { class: "none" }, "");
-  const [there, alone] = [Number.isFinite(tuned), Number.isFinite(own)];
-  if (!there && !alone) return make("td", { class: "none" }, "neither");
+  const [tunedReaches, untunedReaches] = [Number.isFinite(tuned), Number.isFinite(own)];
+  if (!tunedReaches && !untunedReaches) return make("td", { class: "none" }, "neither");
   if (!alone) return make("td", { class: "bad" }, "only tuned");
-  if (!there) return make("td", { class: "good" }, "only untuned");
+  if (!tunedReaches) return make("td", { class: "good" }, "only untuned");
   const ratio = factorOf(own, tuned);
   if (!Number.isFinite(ratio)) return make("td", {}, `${amount(state.cost, own)} for nothing`);
   return make("td", ratio <= 1 ? { class: "good" } : {}, times(ratio));

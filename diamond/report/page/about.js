@@ -13,9 +13,9 @@ function showSummary() {
     `${problems.join(", ")} on ${networks.join("; ")}`;
   const words = { diverged: "diverged", interrupted: "stopped before the end" };
   if (!LIVE) words.running = "unfinished when this was written";
-  const alerts = Object.entries(words).map(([status, said]) => {
+  const alerts = Object.entries(words).map(([status, text]) => {
     const those = data.runs.filter((run) => run.status === status);
-    return those.length ? `${count(those.length, "run")} ${said}: ${those.map(runTitle).join("; ")}.` : "";
+    return those.length ? `${count(those.length, "run")} ${text}: ${those.map(runTitle).join("; ")}.` : "";
   });
   $("alerts").textContent = alerts.filter(Boolean).join(" ");
   const versions = [...new Set(data.machines.map((machine) => machine.versions?.diamond).filter(Boolean))];

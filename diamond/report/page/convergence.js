@@ -96,7 +96,7 @@ function showCurves() {
     [data.runs.some((run) => valuesOf(run, chosen.measure).some((v) => v > top)), CUT],
     [data.thinned > 1, `To stay small, the page holds one evaluation of ${data.thinned}; metrics.jsonl has all.`],
   ];
-  const said = notes.filter(([holds]) => holds).map(([, note]) => note);
-  $("curves-note").textContent = said.join(" ");
+  const shownNotes = notes.filter(([holds]) => holds).map(([, note]) => note);
+  $("curves-note").textContent = shownNotes.join(" ");
   draw("curves");
 }

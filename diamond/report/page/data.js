@@ -71,8 +71,8 @@ function ceiling(key) {
 // What a run had spent when it reached the target, for the first time or to keep it; null if never.
 function reach(run, key, target, keep) {
   const up = rises(key);
-  const there = (v) => v !== null && (up ? v >= target : v <= target);
+  const isReached = (v) => v !== null && (up ? v >= target : v <= target);
   const values = valuesOf(run, key);
-  const i = keep ? values.findLastIndex((v) => !there(v)) + 1 : values.findIndex(there);
+  const i = keep ? values.findLastIndex((v) => !isReached(v)) + 1 : values.findIndex(isReached);
   return i < 0 || i >= values.length ? null : eachAxis((axis) => valuesOf(run, axis)[i] ?? null);
 }

@@ -51,15 +51,15 @@ function histogram(counts) {
     for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
     return element;
   };
-  const said = `rows of each label: ${counts.join(", ")}`;
+  const label = `rows of each label: ${counts.join(", ")}`;
   const frame = { viewBox: `0 0 ${counts.length} 10`, preserveAspectRatio: "none", class: "histogram" };
-  const svg = draw("svg", { ...frame, role: "img", "aria-label": said });
+  const svg = draw("svg", { ...frame, role: "img", "aria-label": label });
   const most = Math.max(...counts, 1);
   counts.forEach((count, i) => {
     const height = (10 * count) / most;
     svg.append(draw("rect", { x: i + 0.1, y: 10 - height, width: 0.8, height }));
   });
   svg.append(draw("title", {}));
-  svg.lastChild.textContent = said;
+  svg.lastChild.textContent = label;
   return svg;
 }

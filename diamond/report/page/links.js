@@ -21,8 +21,8 @@ const share = (sent, lost) => `${format(sent ? (100 * lost) / sent : 0)}\u00a0%`
 
 // Messages over each edge, both ways, and how many of them were lost on their way, in words.
 function lossesSaid(run) {
-  const said = ([i, j, sent, lost]) => [`${i}-${j}`, `, ${lost} of ${sent} messages lost (${share(sent, lost)})`];
-  return new Map(run.losses.map(said));
+  const lossText = ([i, j, sent, lost]) => [`${i}-${j}`, `, ${lost} of ${sent} messages lost (${share(sent, lost)})`];
+  return new Map(run.losses.map(lossText));
 }
 
 function lostInAll(run) {

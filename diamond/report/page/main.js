@@ -36,14 +36,14 @@ function fillControls() {
 
 // Put the measures under the titles of their parts.
 function groupOptions(select) {
-  const kept = select.value;
+  const selected = select.value;
   for (const { key, part } of data.measures) {
     const label = part;
     const found = [...select.querySelectorAll("optgroup")].find((group) => group.label === label);
     const group = found ?? select.appendChild(make("optgroup", { label }));
     group.append([...select.options].find((option) => option.value === key));
   }
-  select.value = kept;
+  select.value = selected;
 }
 
 function fillAxes() {

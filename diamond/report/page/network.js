@@ -47,14 +47,14 @@ function edgeTraces(run, network, colours) {
   const middle = (k) => edges.map(([i, j]) => (positions[i][k] + positions[j][k]) / 2);
   const onLink = (edge) => (network.links ? linkSaid(linkOf(network, edge), sentOver(edge)) : "");
   const losses = lossesSaid(run);
-  const said = (edge) =>
+  const edgeText = (edge) =>
     run.traffic.length ? amount("bytes", sentOver(edge)) + onLink(edge) + (losses.get(edge.join("-")) ?? "") : "bytes are known at the end";
   const middles = {
     x: middle(0),
     y: middle(1),
     mode: "markers",
     marker: { size: 12, opacity: 0 },
-    text: edges.map((edge) => `edge ${edge.join("–")}: ${said(edge)}`),
+    text: edges.map((edge) => `edge ${edge.join("–")}: ${edgeText(edge)}`),
     hovertemplate: "%{text}<extra></extra>",
     showlegend: false,
   };

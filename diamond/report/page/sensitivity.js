@@ -30,13 +30,13 @@ function drawSensitivity() {
     const labels = new Set(mine.map((p) => groupOf(p.run).label)); // a line over several has none of them
     const title = labels.size === 1 ? group.label : name;
     const common = { legendgroup: name, name: plain(title), mode: "markers" };
-    const dots = (those, y, marker, said) => ({
+    const dots = (those, y, marker, hoverText) => ({
       ...common,
       x: those.map((p) => p.x),
       y: those.map(y),
       text: those.map((p) => plain(runTitle(p.run))),
       marker: { color: group.colour, ...marker },
-      hovertemplate: `%{text}: ${said}<extra></extra>`,
+      hovertemplate: `%{text}: ${hoverText}<extra></extra>`,
       showlegend: false,
     });
     return [

@@ -57,8 +57,8 @@ function showTarget() {
   const cell = (cost, key) => {
     if (cost[key] === Infinity) return make("td", { class: "bad" }, "not reached");
     const times = factor(cost[key], best[key]);
-    const said = times === Infinity ? "" : ` (${times.toFixed(times < 10 ? 2 : 0)}×)`;
-    return make("td", times === 1 ? { class: "best" } : {}, amount(key, cost[key]), make("small", {}, said));
+    const factorText = times === Infinity ? "" : ` (${times.toFixed(times < 10 ? 2 : 0)}×)`;
+    return make("td", times === 1 ? { class: "best" } : {}, amount(key, cost[key]), make("small", {}, factorText));
   };
   const body = rows.map(({ group, reached, cost }) => {
     return [groupCell(group), reached, ...Object.keys(cost).map((key) => cell(cost, key))];
@@ -75,13 +75,13 @@ function verdict(rows, wanted) {
   const missing = rows.filter(({ cost }) => cost[axis] === Infinity).map(({ group }) => group.title);
   if (!best) return `None reached ${wanted}${target.keep ? " and kept it" : ""}.`;
   const unit = axis === "round" || axis === "samples" ? ` ${UNITS[axis]}` : "";
-  let said = `${best.group.title} reached ${wanted} with ${amount(axis, best.cost[axis])}${unit}.`;
+  let verdict = `${best.group.title} reached ${wanted} with ${amount(axis, best.cost[axis])}${unit}.`;
   const times = others.map(({ group, cost }) => {
     const needed = factor(cost[axis], best.cost[axis]);
     return `${group.title} needed ${needed.toFixed(needed < 10 ? 1 : 0)}×`;
   });
-  if (others.length) said += ` ${times.slice(0, few).join(", ")} the ${UNITS[axis]} for the same.`;
-  if (missing.length > few) said += ` ${missing.length} others did not reach it.`;
-  else if (missing.length) said += ` Not reached by ${missing.join(", ")}.`;
-  return said;
+  if (others.length) verdict += ` ${times.slice(0, few).join(", ")} the ${UNITS[axis]} for the same.`;
+  if (missing.length > few) verdict += ` ${missing.length} others did not reach it.`;
+  else if (missing.length) verdict += ` Not reached by ${missing.join(", ")}.`;
+  return verdict;
 }
