@@ -48,5 +48,6 @@ def describe_standing(standing: Standing, suite: str) -> str:
     """Describe a standing in words."""
     return (
         f"in the benchmark's suite {suite} {standing.method} solves {standing.untuned} of "
-        f"{standing.cases} cases with the steps it chooses, {standing.solved} tuned (docs/results/benchmark.md)"
+        f"{standing.cases} cases with the steps it chooses, {standing.solved} tuned "
+        f"(docs/results/benchmark.md)"
     )

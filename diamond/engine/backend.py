@@ -92,8 +92,8 @@ class SingleRunBackend(ABC):
         return after, [None if finite else int(after.t) - 1]
 
     def charge(self, progress: Progress, costs: Sequence[Cost], agents: int) -> Progress:
-        each = self.scatter(cost_counter.agent_counters(costs[0], agents))
-        return progress._replace(spent=_added(progress.spent, each))
+        counters = self.scatter(cost_counter.agent_counters(costs[0], agents))
+        return progress._replace(spent=_added(progress.spent, counters))
 
     def progress_of_run(self, progress: Progress, run: int) -> Progress:
         return Progress(progress.t, *self.gather(tuple(progress[1:])))

@@ -105,12 +105,12 @@ def run(
     agent.measure = measure or agent.measure
     if tuple(agent.neighbours) != site.me.neighbours:
         names = [member.name for member in site.roster.members]
-        own, listed = (
-            ", ".join(names[j] if j < len(names) else f"agent {j}" for j in found)
-            for found in (agent.neighbours, site.me.neighbours)
+        expected, listed = (
+            ", ".join(names[j] if j < len(names) else f"agent {j}" for j in numbers)
+            for numbers in (agent.neighbours, site.me.neighbours)
         )
         raise ValueError(
-            f"the network gives {site.me.name} the neighbours {own}, the roster {listed}; use the "
+            f"the network gives {site.me.name} the neighbours {expected}, the roster {listed}; use the "
             f"network that the federation was founded with"
         )
 

@@ -25,11 +25,11 @@ def problem():
 
 def spent(problem, algorithm):
     """What a run says that it spent, and what the oracle saw."""
-    counting_losses.seen.clear()
+    counting_losses.counts.clear()
     progress = jax.block_until_ready(final_progress(problem, ONE, algorithm, ROUNDS))
     jax.effects_barrier()
-    said = dict(zip(Cost._fields, cost_counter.total(progress.spent)[0].tolist()))
-    return said, counting_losses.counted()
+    counted = dict(zip(Cost._fields, cost_counter.total(progress.spent)[0].tolist()))
+    return counted, counting_losses.counted()
 
 
 def algorithm(name, estimator):
@@ -44,10 +44,10 @@ CASES += [("interact", name) for name in ESTIMATORS if name != "neumann_sum"]
 
 @pytest.mark.parametrize("name, estimator", CASES)
 def test_gradients_and_products_are_those_made(problem, name, estimator):
-    said, seen = spent(problem, algorithm(name, estimator))
-    assert {k: said[k] for k in seen} == seen
-    assert said["gradients"] > 0
-    assert said["samples"] == samples(problem, name, estimator)
+    counted, seen = spent(problem, algorithm(name, estimator))
+    assert {k: counted[k] for k in seen} == seen
+    assert counted["gradients"] > 0
+    assert counted["samples"] == samples(problem, name, estimator)
 
 
 OTHERS = [name for name in METHODS if name not in ALGORITHMS]
@@ -56,21 +56,21 @@ OTHERS = [name for name in METHODS if name not in ALGORITHMS]
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_method_counts_what_it_makes(name):
     """Also where the lower level is common, or there is none."""
-    given = dict(alpha=0.01, beta=0.1, delta=0.1, eta=0.3, gamma=0.3, theta=0.3, inner=2)
-    method = build(name, hypergradient=ESTIMATORS["neumann_sum"], batch=1, period=PERIOD, **given)
-    known = counting_losses.problem(TRAIN, VALID, method.lower_levels[0])
+    options = dict(alpha=0.01, beta=0.1, delta=0.1, eta=0.3, gamma=0.3, theta=0.3, inner=2)
+    method = build(name, hypergradient=ESTIMATORS["neumann_sum"], batch=1, period=PERIOD, **options)
+    problem_of_level = counting_losses.problem(TRAIN, VALID, method.lower_levels[0])
     method = resolve(
-        method, ResolutionContext(known, ONE, 1, 0)
+        method, ResolutionContext(problem_of_level, ONE, 1, 0)
     ).algorithm  # what that costs is no round's
-    said, seen = spent(known, method)
+    counted, seen = spent(problem_of_level, method)
     words = getattr(method, "update_order", "xyz").split()
     apart = any("z" in word and "x" not in word for word in words)
     penalty = isinstance(getattr(method, "directions", None), Penalty)
     seen = counting_losses.counted(f_apart=apart, g_together=penalty and not apart)
     if getattr(method, "works_locally", False):
         seen["gradients"] += 2  # the product with f_xx before the first step, as two gradients
-    assert {k: said[k] for k in seen} == seen
-    assert said["gradients"] > 0 and said["samples"] > 0
+    assert {k: counted[k] for k in seen} == seen
+    assert counted["gradients"] > 0 and counted["samples"] > 0
 
 
 def samples(problem, name, estimator):
@@ -95,7 +95,7 @@ def samples(problem, name, estimator):
 def test_the_oracle_counts():
     x = y = jnp.ones(counting_losses.SIZE)
     rows = jnp.ones((4, counting_losses.SIZE))
-    counting_losses.seen.clear()
+    counting_losses.counts.clear()
     g_y = jax.grad(counting_losses.lower, 1)
     jax.block_until_ready(jax.jit(g_y)(x, y, rows))
     assert counting_losses.counted() == {"gradients": 4, "hvps": 0, "jvps": 0}
@@ -114,16 +114,18 @@ def test_limbs_carry_beyond_32_bits():
         truth = [a + b for a, b in zip(truth, step)]
         assert cost_counter.total(counter).tolist() == truth
     assert truth[0] > 2**34
-    many = jnp.stack([counter, cost_counter.zeros()])
-    assert cost_counter.total(many).tolist() == [truth, [0, 0, 0, 0]]
+    counters = jnp.stack([counter, cost_counter.zeros()])
+    assert cost_counter.total(counters).tolist() == [truth, [0, 0, 0, 0]]
 
 
 def test_learning_lipschitz_takes_a_product_a_round(monkeypatch):
     skip_measures(monkeypatch)
     q = quad()
-    known = diamond.dsgd(0.01, 0.1, 3, hg.neumann_sum(5, 2.0))
-    asked = diamond.dsgd(0.01, 0.1, 3, hg.neumann_sum(5))
-    one, two = (diamond.simulate(q, ring(4), a, 2, every=1) for a in (known, asked))
+    with_lipschitz = diamond.dsgd(0.01, 0.1, 3, hg.neumann_sum(5, 2.0))
+    without_lipschitz = diamond.dsgd(0.01, 0.1, 3, hg.neumann_sum(5))
+    one, two = (
+        diamond.simulate(q, ring(4), a, 2, every=1) for a in (with_lipschitz, without_lipschitz)
+    )
     assert one.history["samples"].tolist() == [0, 21, 42]  # xi, zeta, zeta_0 .. zeta_4
     assert two.history["samples"].tolist() == [0, 21, 42]
     more = two.history["hvps"] - one.history["hvps"]
@@ -135,5 +137,5 @@ def test_agents_pay_for_their_own_rows():
     counts = [12, 5, 1, 9]
     q = quad(rows=tuple(counts), noise=1.0)
     algorithm = diamond.interact(0.1, 0.5, hypergradient=ESTIMATORS["neumann_sum"])
-    found = cost_counter.total(final_progress(q, ring(4), algorithm, 3).spent)
-    assert found.tolist() == [[3 * 2 * n, 3 * 2 * n, 3 * 4 * n, 3 * n] for n in counts]
+    results = cost_counter.total(final_progress(q, ring(4), algorithm, 3).spent)
+    assert results.tolist() == [[3 * 2 * n, 3 * 2 * n, 3 * 4 * n, 3 * n] for n in counts]

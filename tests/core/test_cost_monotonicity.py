@@ -62,11 +62,11 @@ def test_what_finding_cost_is_never_taken_back(looks, forget):
             context = context.after_rounds(POINT, POINT, forget)
         for name, (samples, *rest), numbers, times, lasting in look:
             spent = Cost(np.arange(AGENTS) + samples, *rest)  # each agent its own, or all the same
-            found = ResolvedValue(1.0, spent, numbers, times, lasting)
+            resolved_values = ResolvedValue(1.0, spent, numbers, times, lasting)
             if name not in context.memory:
                 truth += np.stack([np.broadcast_to(c, AGENTS) for c in spent], 1).astype(np.uint64)
                 agreed, talks = agreed + numbers, talks + times
-            context.cached(name, lambda _, found=found: found)
+            context.cached(name, lambda _, resolved_values=resolved_values: resolved_values)
         resolved = resolve(Nothing(), context)
         counter = np.asarray(
             cost_counter.add(counter, cost_counter.agent_counters(resolved.cost, AGENTS))
@@ -85,8 +85,8 @@ def open_or_given(name, numbers):
     chain = {key: CHAIN[key] for key in CHAIN if key in numbers}
     summed = name in ("interact", "svr_interact")
     make = hg.neumann_sum if summed else hg.neumann
-    own = {key: GIVEN[key] for key in GIVEN if key in numbers}
-    return build(name, batch=4, hypergradient=make(**chain), **own)
+    steps = {key: GIVEN[key] for key in GIVEN if key in numbers}
+    return build(name, batch=4, hypergradient=make(**chain), **steps)
 
 
 @settings(max_examples=16, deadline=None)
@@ -95,9 +95,9 @@ def test_every_set_of_given_numbers_of_every_algorithm(name, numbers):
     """Found at the start and anew at two more places: every charge is a cost, none a refund."""
     problem, network, algorithm = quad(), ring(AGENTS), open_or_given(name, numbers)
     context, bytes, rounds = ResolutionContext(problem, network, algorithm.batch, 0), 0, 0
-    for place in range(3):
-        if place:
-            move = lambda a, by=0.1 * place: a + by
+    for point in range(3):
+        if point:
+            move = lambda a, by=0.1 * point: a + by
             context = context.after_rounds(*jax.tree.map(move, context.point))
         resolved = resolve(algorithm, context)
         cost_counter.agent_counters(

@@ -13,20 +13,20 @@ from diamond.core.gc_control import gc_disabled
 
 def test_nothing_is_compiled(capfd):
     with jax.log_compiles():
-        found = host_transfer.to_device(np.arange(7.0))
-        spread = host_transfer.broadcast_to_agents({"a": found, "b": np.arange(3)}, 5)
+        array = host_transfer.to_device(np.arange(7.0))
+        spread = host_transfer.broadcast_to_agents({"a": array, "b": np.arange(3)}, 5)
         sampling.key(11)
         host_transfer.to_host(spread)
     assert "XLA compilation" not in capfd.readouterr().err
     expected = jnp.asarray(np.arange(7.0))
-    assert found.dtype == expected.dtype and not found.weak_type
+    assert array.dtype == expected.dtype and not array.weak_type
     np.testing.assert_array_equal(spread["a"], jnp.broadcast_to(expected, (5, 7)))
     assert spread["b"].shape == (5, 3) and spread["b"].dtype == jnp.arange(3).dtype
 
 
 def test_what_is_traced_is_spread_as_well():
-    found = jax.jit(lambda a: host_transfer.broadcast_to_agents(a, 4))(jnp.arange(2.0))
-    np.testing.assert_array_equal(found, np.tile(np.arange(2.0), (4, 1)))
+    array = jax.jit(lambda a: host_transfer.broadcast_to_agents(a, 4))(jnp.arange(2.0))
+    np.testing.assert_array_equal(array, np.tile(np.arange(2.0), (4, 1)))
 
 
 def test_a_loop_that_begins_mapped_is_mapped_once():
@@ -52,9 +52,9 @@ def test_a_loop_that_begins_mapped_is_mapped_once():
     soon = jax.vmap(lambda a: count(a, pytrees.mapped_with))(bad)
     np.testing.assert_array_equal(late, soon)
     assert len(mapped) < times
-    lost = pytrees.mapped_with({"a": jnp.ones(3), "k": jnp.int32(4)}, jnp.array(np.nan))
-    np.testing.assert_array_equal(lost["a"], np.ones(3))
-    assert lost["k"] == 4 and lost["k"].dtype == jnp.int32
+    mapped = pytrees.mapped_with({"a": jnp.ones(3), "k": jnp.int32(4)}, jnp.array(np.nan))
+    np.testing.assert_array_equal(mapped["a"], np.ones(3))
+    assert mapped["k"] == 4 and mapped["k"].dtype == jnp.int32
 
 
 @pytest.mark.parametrize("on", [True, False])

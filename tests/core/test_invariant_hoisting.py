@@ -19,8 +19,8 @@ def loss(x, y):
     return jnp.mean(jnp.logaddexp(0.0, features @ y["w"] + y["c"])) + jnp.sum(y["w"] ** 2)
 
 
-def close(found, wanted):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-6), found, wanted)
+def close(result, expected):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-6), result, expected)
 
 
 def products(f, *given):
@@ -47,18 +47,18 @@ def test_features_are_made_outside_of_the_loop():
 
 
 def test_under_vmap_each_has_its_own():
-    many = jax.tree.map(lambda a: jnp.stack([a, 2 * a, -a]), W)
+    points = jax.tree.map(lambda a: jnp.stack([a, 2 * a, -a]), W)
 
     def newton(x):
         f = hoist_invariants(lambda y: jax.grad(loss, 1)(x, y), Y)
         return jax.lax.fori_loop(0, 3, lambda _, y: jax.tree.map(lambda y, g: y - g, y, f(y)), Y)
 
-    found = jax.jit(jax.vmap(newton))(many)
+    result = jax.jit(jax.vmap(newton))(points)
     for i in range(3):
-        x, y = jax.tree.map(lambda a: a[i], many), Y
+        x, y = jax.tree.map(lambda a: a[i], points), Y
         for _ in range(3):
             y = jax.tree.map(lambda y, g: y - g, y, jax.grad(loss, 1)(x, y))
-        close(jax.tree.map(lambda a: a[i], found), y)
+        close(jax.tree.map(lambda a: a[i], result), y)
 
 
 def test_a_value_that_does_not_move_at_all():

@@ -33,13 +33,13 @@ def test_an_agents_draw_depends_on_nothing_but_seed_round_and_agent(sampling):
 @pytest.mark.parametrize("sampling", ["blocks", "rows"])
 def test_all_runs_draw_alike_whatever_the_number_of_agents_and_links(sampling):
     drawn = jax.jit(draw_samples, static_argnums=4)
-    few, many = quad(agents=2), quad(agents=4)
+    two_agents, four_agents = quad(agents=2), quad(agents=4)
     runs = [
-        (few, "diamond", ESTIMATORS["neumann"]),
-        (many, "dsgd", ESTIMATORS["exact"]),
-        (many, "gt_sgd", ESTIMATORS["unrolled"]),
+        (two_agents, "diamond", ESTIMATORS["neumann"]),
+        (four_agents, "dsgd", ESTIMATORS["exact"]),
+        (four_agents, "gt_sgd", ESTIMATORS["unrolled"]),
     ]
-    found = [
+    rows_drawn = [
         drawn(
             build(name, batch=3, hypergradient=h, **STEPS),
             problem.objectives(3),
@@ -49,11 +49,11 @@ def test_all_runs_draw_alike_whatever_the_number_of_agents_and_links(sampling):
         )
         for problem, name, h in runs
     ]
-    for other in found[1:]:
-        assert other.bits == found[0].bits
+    for other in rows_drawn[1:]:
+        assert other.bits == rows_drawn[0].bits
         for name in ("upper", "lower", "cross"):
-            np.testing.assert_array_equal(getattr(other, name)[:2], getattr(found[0], name))
-        np.testing.assert_array_equal(other.chain[:2, :1], found[0].chain[:, :1])
+            np.testing.assert_array_equal(getattr(other, name)[:2], getattr(rows_drawn[0], name))
+        np.testing.assert_array_equal(other.chain[:2, :1], rows_drawn[0].chain[:, :1])
 
 
 def test_the_depth_is_common_to_all_agents_and_uniform():
@@ -87,19 +87,26 @@ def numbered(counts):
 def test_every_row_is_equally_likely_and_none_is_foreign(sampling, agent, count):
     batch = 3  # more than agents 1 and 2 have rows
     problem = numbered([7, 2, 1])
-    mine = agent_of(problem.objectives(batch), agent)
+    objectives_of_agent = agent_of(problem.objectives(batch), agent)
 
     def drawn(t):
         s = draw(key(2), t, agent, (count, count), 2, batch, sampling)
         places = [s.lower, s.cross, s.hessian_batch(0), s.hessian_batch(1)]
-        return jnp.stack([mine.valid.rows_at(s.upper), *(mine.train.rows_at(w) for w in places)])
+        return jnp.stack(
+            [
+                objectives_of_agent.valid.rows_at(s.upper),
+                *(objectives_of_agent.train.rows_at(w) for w in places),
+            ]
+        )
 
-    found = np.asarray(jax.jit(jax.vmap(drawn))(jnp.arange(ROUNDS)))  # (rounds, purposes, batch)
-    assert found.shape == (ROUNDS, 5, batch)
-    assert set(found.ravel()) <= set(100.0 * agent + np.arange(count))
+    rows_drawn = np.asarray(
+        jax.jit(jax.vmap(drawn))(jnp.arange(ROUNDS))
+    )  # (rounds, purposes, batch)
+    assert rows_drawn.shape == (ROUNDS, 5, batch)
+    assert set(rows_drawn.ravel()) <= set(100.0 * agent + np.arange(count))
     for purpose in range(5):
-        for place in (0, batch - 1):
-            rows = found[:, purpose, place].astype(int) - 100 * agent
+        for position in (0, batch - 1):
+            rows = rows_drawn[:, purpose, position].astype(int) - 100 * agent
             seen = np.bincount(rows, minlength=count)
             assert count == 1 or chisquare(seen).pvalue > 1e-3
 
@@ -110,8 +117,8 @@ def test_a_block_is_successive_rows_the_last_followed_by_the_first():
     order = [rows - 100 * i for i, rows in enumerate(problem.rows["train"])]
     for i, count in enumerate([7, 2, 1]):
         for first in range(count):
-            wanted = [100 * i + order[i][(first + j) % count] for j in range(4)]
-            np.testing.assert_array_equal(blocks[i].rows_at(first), wanted)
+            expected = [100 * i + order[i][(first + j) % count] for j in range(4)]
+            np.testing.assert_array_equal(blocks[i].rows_at(first), expected)
 
 
 def test_rows_are_shuffled_once_unless_told_otherwise():
@@ -121,10 +128,10 @@ def test_rows_are_shuffled_once_unless_told_otherwise():
     again = numbered([20, 20, 3])
     np.testing.assert_array_equal(problem.rows["train"][1], again.rows["train"][1])
     part = [np.arange(9.0)]
-    kept = Problem(
+    unshuffled = Problem(
         problem.upper, problem.lower, problem.init, part, part, metrics=None, shuffle=False
     )
-    np.testing.assert_array_equal(kept.rows["train"][0], np.arange(9))
+    np.testing.assert_array_equal(unshuffled.rows["train"][0], np.arange(9))
 
 
 def test_unequal_agents_have_exact_averages():
@@ -135,22 +142,22 @@ def test_unequal_agents_have_exact_averages():
     for batch in (1, 3):
         objectives = q.objectives(batch)
         for i, count in enumerate(counts):
-            mine = agent_of(objectives, i)
+            objectives_of_agent = agent_of(objectives, i)
             rows = q.rows["train"][i], q.rows["valid"][i]
             assert len(rows[0]["point"]) == count
             g = 0.5 * y @ q.A[i] @ y - y @ (q.B[i] @ x + rows[0]["point"].mean(0))
             gaps = ((y - rows[1]["point"]) ** 2).sum(1)
             f = (0.5 * gaps).mean() + 0.5 * x @ q.P[i] @ x + q.c[i] @ x + x @ q.D[i] @ y
-            assert mine.g(x, y, None) == pytest.approx(g, rel=1e-13)
-            assert mine.f(x, y, None) == pytest.approx(f, rel=1e-13)
+            assert objectives_of_agent.g(x, y, None) == pytest.approx(g, rel=1e-13)
+            assert objectives_of_agent.f(x, y, None) == pytest.approx(f, rel=1e-13)
             np.testing.assert_allclose(q.b[i], rows[0]["point"].mean(0), rtol=1e-13)
 
 
 def test_a_mini_batch_loss_is_the_average_over_its_block():
     q = quad()
-    mine, sample = agent_of(q.objectives(5), 2), sample_of(q, 2, 1, 5)
+    objectives_of_agent, sample = agent_of(q.objectives(5), 2), sample_of(q, 2, 1, 5)
     x, y = np.full(3, 0.3), np.full(4, -0.2)
     rows = q.rows["train"][2]["point"]
     block = rows[(int(sample.lower) + np.arange(5)) % len(rows)]
-    wanted = 0.5 * y @ q.A[2] @ y - y @ (q.B[2] @ x + block.mean(0))
-    assert mine.g(x, y, sample.lower) == pytest.approx(wanted, rel=1e-13)
+    expected = 0.5 * y @ q.A[2] @ y - y @ (q.B[2] @ x + block.mean(0))
+    assert objectives_of_agent.g(x, y, sample.lower) == pytest.approx(expected, rel=1e-13)

@@ -19,14 +19,14 @@ def test_the_very_bits_of_jax():
     )
 
     def ours(key, number):
-        own = threefry.fold_in(threefry.words(key), number)
-        return jnp.stack(own), threefry.bits(own, (3, 4)), threefry.bits(own, ())
+        words = threefry.fold_in(threefry.words(key), number)
+        return jnp.stack(words), threefry.bits(words, (3, 4)), threefry.bits(words, ())
 
     keys = jnp.stack([jax.random.key(seed, impl="threefry2x32") for seed in SEEDS])
     numbers = jnp.array([0, 1, 0x80000000, 0xFFFFFFFF], jnp.uint32)
     both = jax.jit(lambda: (jax.vmap(theirs)(keys, numbers), jax.vmap(ours)(keys, numbers)))
-    for expected, found in zip(*both()):
-        np.testing.assert_array_equal(expected, found)
+    for expected, result in zip(*both()):
+        np.testing.assert_array_equal(expected, result)
 
 
 def test_words_and_keys_are_the_same_thing():

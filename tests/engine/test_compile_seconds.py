@@ -24,7 +24,7 @@ def clock_of_the_compiler(monkeypatch):
     jax.clear_caches()
     count = [0.0]
 
-    def listen(event, duration, **about):
+    def listen(event, duration, **details):
         count[0] += event.startswith(COMPILING)
 
     clock = SimpleNamespace(perf_counter=lambda: count[0])
@@ -42,9 +42,9 @@ def clock_of_the_compiler(monkeypatch):
 def test_a_program_that_is_compiled_on_the_way_is_not_part_of_seconds(monkeypatch):
     """Smaller steps after going back are another program."""
     wild = diamond.gt_sgd(5.0, 0.2, 4, ESTIMATORS["neumann"])
-    given = quad(), ring(4), wild
+    inputs = quad(), ring(4), wild
     with clock_of_the_compiler(monkeypatch) as clock:
-        run = diamond.simulate(*given, 110, every=50, on_divergence="shrink")
+        run = diamond.simulate(*inputs, 110, every=50, on_divergence="shrink")
         assert run.resolved["shrunk"] < 1  # it went back
         assert clock.perf_counter() > 10  # JAX reports its work
     np.testing.assert_array_equal(run.history["seconds"], 0)
@@ -55,10 +55,10 @@ def test_nor_is_the_first_execution_of_draws_for_links(monkeypatch):
     """The first round that draws for links takes longer, and no event of JAX reports it."""
     calls, real = [], MemoryBoundedProgram.__call__
 
-    def listen(self, *given, **named):
+    def listen(self, *inputs, **named):
         if self.work == WORK:
-            calls.append(int(given[-1]))  # the round to stop at
-        return real(self, *given, **named)
+            calls.append(int(inputs[-1]))  # the round to stop at
+        return real(self, *inputs, **named)
 
     monkeypatch.setattr(MemoryBoundedProgram, "__call__", listen)
     algorithm = diamond.gt_sgd(0.05, 0.2, 4, ESTIMATORS["neumann"])
@@ -66,17 +66,17 @@ def test_nor_is_the_first_execution_of_draws_for_links(monkeypatch):
     with without_optimizations():
         for network, before in ((ring(4), 0), (lossy, 1)):
             diamond.simulate(quad(), network, algorithm, 4, every=2)
-            given = quad(), network, [(algorithm, 0)], 4, [2, 4]
-            simulate_many(*given, measure="loss")
-            simulate_many(*given, batched=True)
+            inputs = quad(), network, [(algorithm, 0)], 4, [2, 4]
+            simulate_many(*inputs, measure="loss")
+            simulate_many(*inputs, batched=True)
             assert calls == [before, 2, 4] * 3
             calls.clear()
 
 
 def test_nor_is_it_where_several_runs_share_programs(monkeypatch):
     runs = [(diamond.gt_sgd(0.05, 0.2, 4, ESTIMATORS["neumann"]), seed) for seed in (0, 1)]
-    given = quad(), ring(4), runs, 30, [5, 30]
+    inputs = quad(), ring(4), runs, 30, [5, 30]
     with clock_of_the_compiler(monkeypatch):
         kinds = {"measure": "loss"}, {"batched": False}, {"batched": True}
-        found = [outcome for options in kinds for outcome in simulate_many(*given, **options)]
-    assert [outcome.history["seconds"].tolist() for outcome in found] == [[0, 0, 0]] * 6
+        outcomes = [outcome for options in kinds for outcome in simulate_many(*inputs, **options)]
+    assert [outcome.history["seconds"].tolist() for outcome in outcomes] == [[0, 0, 0]] * 6

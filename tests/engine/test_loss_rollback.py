@@ -51,17 +51,17 @@ def test_it_goes_back_to_the_lowest_look_and_says_what_it_did():
     assert run.history["round"].tolist() == [0, *MARKS, ROUNDS]  # what was undone is not there
     assert run.history["upper_loss"][-1] < run.history["upper_loss"][0]
     # 60 and 100 are measured again after it went back
-    assert [int(one.arrays[".t"]) for one in saved] == [0, 20, 50, 60, 60, 100, 120]
-    each = np.diff(run.history["bytes"])
-    assert each[2] > 5 * each[-1] / 20 * 10  # the 50 rounds gone back on count, with the 10
+    assert [int(snapshot.arrays[".t"]) for snapshot in saved] == [0, 20, 50, 60, 60, 100, 120]
+    sent = np.diff(run.history["bytes"])
+    assert sent[2] > 5 * sent[-1] / 20 * 10  # the 50 rounds gone back on count, with the 10
 
 
 def test_from_any_checkpoint_it_ends_in_the_same_bits():
     run, saved = undisturbed()
-    for one in saved[2:5]:  # before it rose, on its way up, and after it went back
+    for snapshot in saved[2:5]:  # before it rose, on its way up, and after it went back
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            other = diamond.simulate(problem(), *GIVEN, every=MARKS, resume=one)
+            other = diamond.simulate(problem(), *GIVEN, every=MARKS, resume=snapshot)
         assert same_bits(other.state, run.state) and other.resolved == run.resolved
         for name in ("upper_loss", *COSTS):
             np.testing.assert_array_equal(other.history[name][-2:], run.history[name][-2:])
@@ -81,17 +81,17 @@ def test_it_does_so_whatever_is_measured_and_where_divergence_would_stop_it():
 def test_cut_over_devices_and_side_by_side_it_does_the_same():
     run, _ = undisturbed()
     like(diamond.simulate(problem(), *GIVEN, every=MARKS, devices=1).history, run.history)
-    (one,) = simulate_many(problem(), GIVEN[0], [(SOME, 0)], ROUNDS, MARKS, batched=True)
-    like(one.history, run.history)
+    (outcome,) = simulate_many(problem(), GIVEN[0], [(SOME, 0)], ROUNDS, MARKS, batched=True)
+    like(outcome.history, run.history)
     (lane,) = simulate_seeds([0], problem(), *GIVEN, every=MARKS)
     like(lane.history, run.history)
 
 
-def like(history, wanted):
+def like(history, expected):
     """The same rounds and bytes, the same losses to rounding."""
     for name in ("round", "bytes"):
-        np.testing.assert_array_equal(history[name], wanted[name])
-    np.testing.assert_allclose(history["upper_loss"], wanted["upper_loss"], rtol=1e-4)
+        np.testing.assert_array_equal(history[name], expected[name])
+    np.testing.assert_allclose(history["upper_loss"], expected["upper_loss"], rtol=1e-4)
 
 
 class LaneBackend(SimpleNamespace):
@@ -110,17 +110,21 @@ class LaneBackend(SimpleNamespace):
 
 
 def test_a_lane_that_has_risen_is_made_again_alone(monkeypatch):
-    table, made = np.array([[0, 1, 2]]), []
+    table, calls = np.array([[0, 1, 2]]), []
 
     def alone(problem, network, algorithm, rounds, seed, *rest, **options):
-        made.append((seed, options["on_divergence"]))
+        calls.append((seed, options["on_divergence"]))
         return SimpleNamespace(history={"round": np.arange(9)})
 
-    monkeypatch.setattr(runtime, "_drive_lanes", lambda *given: [(table, LaneBackend())])
+    monkeypatch.setattr(runtime, "_drive_lanes", lambda *arguments: [(table, LaneBackend())])
     monkeypatch.setattr(runtime, "simulate", alone)
     runs = [(SOME, seed) for seed in (5, 6, 7)]
-    found = simulate_many(problem(), GIVEN[0], runs, ROUNDS, batched=True)
-    assert [len(one.history["round"]) for one in found] == [2, 9, 2] and made == [(6, "stop")]
-    assert [one.diverged for one in found] == [None, None, 7]
-    found = simulate_seeds([5, 6, 7], problem(), *GIVEN)
-    assert [one is None for one in found] == [True, False, True] and made[1:] == made[:1]
+    results = simulate_many(problem(), GIVEN[0], runs, ROUNDS, batched=True)
+    assert [len(outcome.history["round"]) for outcome in results] == [2, 9, 2] and calls == [
+        (6, "stop")
+    ]
+    assert [outcome.diverged for outcome in results] == [None, None, 7]
+    results = simulate_seeds([5, 6, 7], problem(), *GIVEN)
+    assert [outcome is None for outcome in results] == [True, False, True] and calls[1:] == calls[
+        :1
+    ]

@@ -22,9 +22,9 @@ def compiled_quickly():
 
 
 def run(measure, problem=None, rounds=6, **options):
-    made = problem or quad()
+    problem = problem or quad()
     return diamond.simulate(
-        made, ring(4), diamond.gt_sgd(**GIVEN), rounds, every=3, measure=measure, **options
+        problem, ring(4), diamond.gt_sgd(**GIVEN), rounds, every=3, measure=measure, **options
     )
 
 
@@ -42,23 +42,23 @@ def test_what_is_not_asked_for_is_absent_and_what_is_has_the_exact_values():
         (["stationarity"], {"stationarity"}),
         (["loss", "local_loss", scale], {"upper_loss", "local_loss", "scale"}),
     ):
-        found = run(measure).history
-        assert set(found) == names | COSTS, measure
+        run_result = run(measure).history
+        assert set(run_result) == names | COSTS, measure
         for name in (names | COSTS) & set(exact) - {"seconds"}:
-            np.testing.assert_allclose(found[name], exact[name], rtol=1e-9, err_msg=name)
+            np.testing.assert_allclose(run_result[name], exact[name], rtol=1e-9, err_msg=name)
 
 
 def test_functions_of_the_user_are_averaged_over_the_agents():
-    found = run([scale])
-    wanted = np.mean(np.sum(np.asarray(found.x) ** 2, 1))
-    assert found.history["scale"][-1] == pytest.approx(wanted)
-    assert found.per_agent["scale"].shape == (3, 4)
+    run_result = run([scale])
+    expected = np.mean(np.sum(np.asarray(run_result.x) ** 2, 1))
+    assert run_result.history["scale"][-1] == pytest.approx(expected)
+    assert run_result.per_agent["scale"].shape == (3, 4)
 
 
 def test_norms_of_directions_are_those_of_the_state():
-    found = run("cheap")
-    wanted = np.sqrt(np.mean(np.sum(np.asarray(found.state.p) ** 2, 1)))
-    assert found.history["x_direction"][-1] == pytest.approx(wanted)
+    run_result = run("cheap")
+    expected = np.sqrt(np.mean(np.sum(np.asarray(run_result.state.p) ** 2, 1)))
+    assert run_result.history["x_direction"][-1] == pytest.approx(expected)
     learned = diamond.simulate(quad(), ring(4), diamond.dsgd(batch=3), 6, every=3, measure="cheap")
     squares = np.asarray(learned.state.step.direction)[:, -1]
     assert learned.history["x_direction"][-1] == pytest.approx(np.sqrt(squares.mean()))
@@ -70,10 +70,10 @@ def test_lanes_and_devices_measure_the_same(measure, level):
     problem = quad(lower_level=level)
     method = {"personal": diamond.gt_sgd, "common": diamond.dsbo, "none": diamond.gt_sgd}[level]
     algorithm = method(batch=3)
-    given = dict(every=3, measure=measure)
-    alone = diamond.simulate(problem, ring(4), algorithm, 6, **given).history
-    (lane,) = simulate_many(problem, ring(4), [(algorithm, 0)], 6, batched=True, **given)
-    sharded = diamond.simulate(problem, ring(4), algorithm, 6, devices=1, **given).history
+    inputs = dict(every=3, measure=measure)
+    alone = diamond.simulate(problem, ring(4), algorithm, 6, **inputs).history
+    (lane,) = simulate_many(problem, ring(4), [(algorithm, 0)], 6, batched=True, **inputs)
+    sharded = diamond.simulate(problem, ring(4), algorithm, 6, devices=1, **inputs).history
     for other in (lane.history, sharded):
         assert set(other) == set(alone)
         for name in set(alone) - {"seconds"}:
@@ -81,29 +81,29 @@ def test_lanes_and_devices_measure_the_same(measure, level):
 
 
 def test_the_lower_level_is_not_solved_where_nothing_needs_it(monkeypatch):
-    def refuse(*given, **named):
+    def refuse(*inputs, **named):
         raise AssertionError("the lower level was solved")
 
     monkeypatch.setattr("diamond.metrics.lower_solution.solve_newton", refuse)
     monkeypatch.setattr("diamond.metrics.lower_solution.solve", refuse)
     jax.clear_caches()
-    found = run("cheap")
-    assert found.history["round"].tolist() == [0, 3, 6]
+    run_result = run("cheap")
+    assert run_result.history["round"].tolist() == [0, 3, 6]
     with pytest.raises(AssertionError, match="was solved"):
         run("loss")
 
 
 def test_a_stopped_run_is_resumed_with_the_same_bits_and_only_with_the_same_measures():
-    whole, half = run("loss"), run("loss", rounds=3)
+    full, half = run("loss"), run("loss", rounds=3)
     again = run("loss", resume=half)
-    np.testing.assert_array_equal(again.history["upper_loss"], whole.history["upper_loss"])
+    np.testing.assert_array_equal(again.history["upper_loss"], full.history["upper_loss"])
     with pytest.raises(ValueError, match="resume: the run has measure='loss', not 'exact'"):
         run("exact", resume=half)
 
 
 def test_stops_and_the_best_point_use_what_is_measured():
-    found = run("cheap", rounds=9, stop={"local_loss": 1e9})
-    assert found.rounds == 0 and "local_loss" in found.message
+    run_result = run("cheap", rounds=9, stop={"local_loss": 1e9})
+    assert run_result.rounds == 0 and "local_loss" in run_result.message
     best = run("cheap", rounds=9)
     assert best.best.upper_loss == best.history["local_loss"].min()
     with pytest.raises(ValueError, match="stop needs metric, which this run does not measure"):
@@ -124,11 +124,11 @@ def test_a_measure_that_there_is_not_is_refused(measure, message):
 
 
 def test_a_comparison_shows_the_columns_that_there_are(tmp_path):
-    found = diamond.compare(
+    run_result = diamond.compare(
         quad(), ring(4), {"mine": diamond.dsgd(**GIVEN)}, 6, every=3, measure="cheap"
     )
-    header = found.table().splitlines()[0]
+    header = run_result.table().splitlines()[0]
     assert "local loss" in header and "metric" not in header and "upper loss" not in header
-    assert found.plot(tmp_path / "picture.png").exists()
-    (run,) = found.runs.values()
+    assert run_result.plot(tmp_path / "picture.png").exists()
+    (run,) = run_result.runs.values()
     assert run.plot(tmp_path / "run.png").exists()

@@ -39,9 +39,12 @@ def port():
 
 
 def command(folder, *words, devices=1):
-    place = {"JAX_NUM_CPU_DEVICES": str(devices), "XDG_CACHE_HOME": str(folder / "cache")}
-    place |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    environment = {**os.environ, **place, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment_changes = {
+        "JAX_NUM_CPU_DEVICES": str(devices),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
+    environment_changes |= {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    environment = {**os.environ, **environment_changes, "TF_CPP_MIN_LOG_LEVEL": "3"}
     return subprocess.Popen(
         [sys.executable, "-m", "diamond", *map(str, words)],
         stdout=subprocess.PIPE,
@@ -55,14 +58,16 @@ def command(folder, *words, devices=1):
 def job(folder, *words, size=2, devices=1):
     """The processes of one job."""
     where = f"127.0.0.1:{port()}"
-    each = lambda rank: ("--hosts", where, "--rank", rank, "--size", size)
-    return [command(folder, *words, *each(rank), devices=devices) for rank in range(size)]
+    process_options = lambda rank: ("--hosts", where, "--rank", rank, "--size", size)
+    return [
+        command(folder, *words, *process_options(rank), devices=devices) for rank in range(size)
+    ]
 
 
 def ended(process):
-    said, complaint = process.communicate(timeout=300)
+    message, complaint = process.communicate(timeout=300)
     assert process.returncode == 0, complaint
-    return said
+    return message
 
 
 def digest(folder, out):
@@ -129,12 +134,12 @@ def test_processes_times_devices(folder, size, devices):
     for process in job(folder, *run(folder, "many"), size=size, devices=devices):
         ended(process)
     ended(command(folder, *run(folder, "one", "--devices", "8"), devices=8))
-    one, many = (
+    single, several = (
         list(map(json.loads, (folder / out / "small" / "metrics.jsonl").read_text().splitlines()))
         for out in ("one", "many")
     )
-    assert [line["upper_loss"] for line in many] == pytest.approx(
-        [line["upper_loss"] for line in one], rel=1e-6
+    assert [line["upper_loss"] for line in several] == pytest.approx(
+        [line["upper_loss"] for line in single], rel=1e-6
     )
 
 
@@ -142,8 +147,8 @@ def test_processes_times_devices(folder, size, devices):
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_lost_process_ends_the_job_which_goes_on_elsewhere_in_the_same_bits(folder, victim):
     processes = job(folder, *run(folder, "lost", rounds=100_000))
-    place = folder / "lost" / "small" / "checkpoint"
-    while not any(int(path.stem) >= 500 for path in place.glob("*.json")):
+    checkpoint_folder = folder / "lost" / "small" / "checkpoint"
+    while not any(int(path.stem) >= 500 for path in checkpoint_folder.glob("*.json")):
         assert all(process.poll() is None for process in processes)
         time.sleep(0.02)
     processes[victim].kill()
@@ -155,8 +160,8 @@ def test_a_lost_process_ends_the_job_which_goes_on_elsewhere_in_the_same_bits(fo
     text = (folder / "lost" / "small" / "config.toml").read_text()
     with Writer(folder / "lost" / "small") as writer:
         writer.extend_run(text.replace("rounds = 100000", "rounds = 3000"), 3000)
-    made = max(int(path.stem) for path in place.glob("*.json"))
-    assert made < 3000, "killed too late for what follows"
+    last_round = max(int(path.stem) for path in checkpoint_folder.glob("*.json"))
+    assert last_round < 3000, "killed too late for what follows"
     for process in job(folder, "resume", "lost/small", "--quiet", size=2):
         ended(process)
     ended(command(folder, *run(folder, "one", "--devices", "1", rounds=3000)))
@@ -164,7 +169,7 @@ def test_a_lost_process_ends_the_job_which_goes_on_elsewhere_in_the_same_bits(fo
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--rank", "1"), "need --hosts"),
         (("--hosts", "127.0.0.1:1"), "needs --rank and --size"),
@@ -172,7 +177,7 @@ def test_a_lost_process_ends_the_job_which_goes_on_elsewhere_in_the_same_bits(fo
         (("--devices", "lots"), "devices"),
     ],
 )
-def test_what_does_not_fit_is_said(folder, words, said):
+def test_what_does_not_fit_is_said(folder, words, message):
     process = command(folder, *run(folder, "bad", *words))
     _, complaint = process.communicate(timeout=100)
-    assert process.returncode == 2 and said in complaint and "Traceback" not in complaint
+    assert process.returncode == 2 and message in complaint and "Traceback" not in complaint

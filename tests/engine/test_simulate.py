@@ -126,11 +126,11 @@ def diverged():
 
 def test_divergence_names_round_quantity_and_cause(diverged):
     _, algorithm, error = diverged
-    said, beta = str(error), float(algorithm.schedule_values(0)["beta"])
-    assert f"diverged in round {error.round}:" in said
-    assert error.quantity in said and " of agent " in said
-    assert f"beta_0 = {beta:.3g} exceeds 2/L_g = 2" in said
-    assert f"divide beta by {beta / 2:.0f} or more" in said
+    message, beta = str(error), float(algorithm.schedule_values(0)["beta"])
+    assert f"diverged in round {error.round}:" in message
+    assert error.quantity in message and " of agent " in message
+    assert f"beta_0 = {beta:.3g} exceeds 2/L_g = 2" in message
+    assert f"divide beta by {beta / 2:.0f} or more" in message
 
 
 def test_divergence_keeps_the_last_good_state(diverged):
@@ -179,14 +179,14 @@ def test_groups_of_agents_give_the_same_round():
     algorithm = resolve(algorithm, ResolutionContext(problem, None, 3, 0)).algorithm
     fixed = algorithm, problem.objectives(3), mixer(ring(7)), key(0), "blocks"
     first = _round.initial_progress(algorithm, *problem.start(0), 7)
-    found = []
+    results = []
     for size in (7, 3, 1):  # 3 leaves one agent over
         once = jax.jit(partial(_round.run_round, *fixed, size=size))
-        found.append(once(once(first)))  # one round on all rows, one on blocks
-    whole, *groups = found
+        results.append(once(once(first)))  # one round on all rows, one on blocks
+    ungrouped, *groups = results
     for other in groups:
-        assert same_bits(whole.spent, other.spent)
-        for one, two in zip(*(jax.tree.leaves(p.state) for p in (whole, other))):
+        assert same_bits(ungrouped.spent, other.spent)
+        for one, two in zip(*(jax.tree.leaves(p.state) for p in (ungrouped, other))):
             np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-13)
 
 

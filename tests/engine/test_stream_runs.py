@@ -26,35 +26,37 @@ def run(**options):
 
 
 def test_every_runtime_and_restart_goes_the_same_way():
-    kept = []
+    snapshots = []
     copied = lambda s: s._replace(entries=list(s.entries), per_agent=list(s.per_agent))
-    whole = run(on_progress=lambda snapshot: kept.append(copied(snapshot)))
-    again = run(resume=kept[1])
-    assert same_bits((whole.x, whole.y), (again.x, again.y))
+    reference = run(on_progress=lambda snapshot: snapshots.append(copied(snapshot)))
+    again = run(resume=snapshots[1])
+    assert same_bits((reference.x, reference.y), (again.x, again.y))
     assert all(
-        np.array_equal(whole.history[k], again.history[k]) for k in whole.history if k != "seconds"
+        np.array_equal(reference.history[k], again.history[k])
+        for k in reference.history
+        if k != "seconds"
     )
     problem = stream_problem()
     with without_optimizations():
         cut = []
         for devices in (1, 2):
-            place = MultiDevice(problem, NETWORK, BATCH, "blocks", devices)
-            first = place.scatter_progress(initial_progress(METHOD, *problem.start(0), AGENTS))
-            after, _ = place.run_until(METHOD, key(0), first, ROUNDS)
-            cut.append(place.gather((after.state.x, after.state.y, after.spent)))
+            backend = MultiDevice(problem, NETWORK, BATCH, "blocks", devices)
+            first = backend.scatter_progress(initial_progress(METHOD, *problem.start(0), AGENTS))
+            after, _ = backend.run_until(METHOD, key(0), first, ROUNDS)
+            cut.append(backend.gather((after.state.x, after.state.y, after.spent)))
         sites = rehearse([stream_problem(agents=1)] * AGENTS, NETWORK, METHOD, ROUNDS)
     assert same_bits(*cut)
-    np.testing.assert_allclose(flat(cut[0][:2]), flat((whole.x, whole.y)), atol=1e-12)
-    own = [(site.state.x[None], site.state.y[None]) for site in sites]
+    np.testing.assert_allclose(flat(cut[0][:2]), flat((reference.x, reference.y)), atol=1e-12)
+    site_points = [(site.state.x[None], site.state.y[None]) for site in sites]
     np.testing.assert_allclose(
-        np.concatenate([flat(o) for o in own]), flat((whole.x, whole.y)), atol=1e-12
+        np.concatenate([flat(o) for o in site_points]), flat((reference.x, reference.y)), atol=1e-12
     )
     (batched,) = simulate_many(problem, NETWORK, [(METHOD, 0)], ROUNDS, every=6, batched=True)
     np.testing.assert_allclose(
-        batched.history["upper_loss"], whole.history["upper_loss"], rtol=1e-9
+        batched.history["upper_loss"], reference.history["upper_loss"], rtol=1e-9
     )
-    assert {"upper_loss_se", "metric_se", "error_se"} <= whole.history.keys()
-    counted(whole)
+    assert {"upper_loss_se", "metric_se", "error_se"} <= reference.history.keys()
+    counted(reference)
 
 
 def counted(run):
@@ -69,7 +71,7 @@ def counted(run):
 
 def test_steps_that_choose_themselves_lead_to_the_solution_of_the_stream():
     with without_optimizations():
-        found = diamond.simulate(
+        result = diamond.simulate(
             stream_problem(), NETWORK, diamond.diamond(batch=BATCH), 400, every=400
         )
     best = min(
@@ -77,15 +79,15 @@ def test_steps_that_choose_themselves_lead_to_the_solution_of_the_stream():
         for a in np.linspace(-6, 1, 29)
         for b in np.linspace(-6, 1, 29)
     )
-    assert upper_loss(found.x.mean(0), "personal") - best < 0.1 * (
+    assert upper_loss(result.x.mean(0), "personal") - best < 0.1 * (
         upper_loss(np.zeros(2), "personal") - best
     )
-    assert found.history["samples"][0] == 0  # nothing is measured before the first round
+    assert result.history["samples"][0] == 0  # nothing is measured before the first round
 
 
 def test_a_method_on_all_rows_takes_a_large_batch():
     method = diamond.interact(alpha=0.05, beta=0.1, hypergradient=hg.conjugate_gradient(2))
     check_arguments(stream_problem(large=40), NETWORK, method, 5, 5, "blocks")
     with without_optimizations():
-        found = final_progress(stream_problem(large=40), NETWORK, method, 5)
-    assert (total(found.spent)[:, 0] == 5 * 4 * 40).all()  # xi, zeta, zeta_0, and one for g_yy
+        result = final_progress(stream_problem(large=40), NETWORK, method, 5)
+    assert (total(result.spent)[:, 0] == 5 * 4 * 40).all()  # xi, zeta, zeta_0, and one for g_yy

@@ -29,20 +29,22 @@ def in_python(tmp_path, **env):
     env = {"XDG_CACHE_HOME": str(tmp_path), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1", **env}
     ours = {name: value for name, value in os.environ.items() if name not in OF_THE_TESTS}
     words = [sys.executable, "-c", SCRIPT]
-    done = subprocess.run(words, env=ours | env, capture_output=True, text=True, check=True)
-    assert not done.stderr, done.stderr
-    return done.stdout.strip()
+    result = subprocess.run(words, env=ours | env, capture_output=True, text=True, check=True)
+    assert not result.stderr, result.stderr
+    return result.stdout.strip()
 
 
 def test_programs_are_kept_unless_one_variable_says_otherwise(tmp_path):
     assert in_python(tmp_path) == "None" and not any(tmp_path.iterdir())  # off, for all tests
-    kept = tmp_path / "diamond" / "xla"
-    assert in_python(tmp_path, **{compilation_cache.VARIABLE: ""}) == str(kept) and any(
-        kept.iterdir()
+    cache_folder = tmp_path / "diamond" / "xla"
+    assert in_python(tmp_path, **{compilation_cache.VARIABLE: ""}) == str(cache_folder) and any(
+        cache_folder.iterdir()
     )
-    names = {path.name for path in kept.iterdir()}
-    assert in_python(tmp_path, **{compilation_cache.VARIABLE: str(kept)}) == str(kept)
-    assert {path.name for path in kept.iterdir()} == names  # all were found
+    names = {path.name for path in cache_folder.iterdir()}
+    assert in_python(tmp_path, **{compilation_cache.VARIABLE: str(cache_folder)}) == str(
+        cache_folder
+    )
+    assert {path.name for path in cache_folder.iterdir()} == names  # all were found
 
 
 def test_a_home_that_cannot_be_written_to_is_no_trouble(tmp_path, monkeypatch):
@@ -69,21 +71,21 @@ def test_what_measures_is_compiled_beside_the_rounds_and_said(monkeypatch):
     begun, fitted = [], []
     begin, fit = MemoryBoundedProgram.start_compiling, MemoryBoundedProgram._fit_group_size
 
-    def spied(self, *given, **named):
+    def spied(self, *arguments, **options):
         begun.append(self.work)
-        begin(self, *given, **named)
+        begin(self, *arguments, **options)
 
-    def fits(self, given, named, found):
-        fitted.append((self.work, found is not None))
-        return fit(self, given, named, found)
+    def fits(self, arguments, options, compiling):
+        fitted.append((self.work, compiling is not None))
+        return fit(self, arguments, options, compiling)
 
     monkeypatch.setattr(MemoryBoundedProgram, "start_compiling", spied)
     monkeypatch.setattr(MemoryBoundedProgram, "_fit_group_size", fits)
-    said = []
+    stages = []
     options = dict(alpha=0.05, beta=0.2, batch=3, hypergradient=ESTIMATORS["exact"])
     with without_optimizations():
-        run = diamond.simulate(quad(), ring(4), build("dsgd", **options), 3, on_stage=said.append)
-    assert said == ["compiling", "running"]
+        run = diamond.simulate(quad(), ring(4), build("dsgd", **options), 3, on_stage=stages.append)
+    assert stages == ["compiling", "running"]
     assert begun == ["a measurement on all rows"]
     assert fitted == [("a round", False), ("a measurement on all rows", True)]
     assert run.compile_seconds > 0 and threading.active_count() < 20

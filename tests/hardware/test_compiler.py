@@ -33,9 +33,9 @@ def test_what_works_on_little_has_a_program_of_its_own():
 
 def test_inside_another_program_it_is_a_part_of_that():
     program = compile_program()(squares)
-    found = jax.jit(lambda a: program(a) + jax.grad(program)(a).sum())(np.ones(3))
+    result = jax.jit(lambda a: program(a) + jax.grad(program)(a).sum())(np.ones(3))
     tanh = np.tanh(1)
-    np.testing.assert_allclose(found, 3 * (tanh**2 + 2 * tanh * (1 - tanh**2)), rtol=1e-12)
+    np.testing.assert_allclose(result, 3 * (tanh**2 + 2 * tanh * (1 - tanh**2)), rtol=1e-12)
 
 
 def test_options_that_this_jax_does_not_know_are_left_out():
@@ -63,9 +63,9 @@ def test_beside_an_accelerator_what_runs_a_few_times_runs_on_the_processor(monke
         compile_fast("times", small=100)(drawn),
         compile_program("times", small=100)(drawn),
     )
-    found = short(key, a, np.float64(7), times=2)
-    assert isinstance(found, np.ndarray) and list(short.programs) == [("cpu", True)]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    result = short(key, a, np.float64(7), times=2)
+    assert isinstance(result, np.ndarray) and list(short.programs) == [("cpu", True)]
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
     stays = long(key, a, np.float64(7), times=2)
     assert stays.devices() == {accelerator} and list(long.programs) == [("an accelerator", False)]
     np.testing.assert_allclose(stays, expected, rtol=1e-12)

@@ -27,11 +27,11 @@ def test_what_measures_larger_data_is_compiled_lightly_and_counts_the_same():
 
 def test_what_the_user_says_to_the_compiler_holds(monkeypatch):
     """Options that XLA_FLAGS has are not asked for again."""
-    asked = []
+    requested = []
     monkeypatch.setattr(
-        "diamond.hardware.compiler._supported_options", lambda **options: asked.append(options)
+        "diamond.hardware.compiler._supported_options", lambda **options: requested.append(options)
     )
     for flags in ("", "--xla_backend_optimization_level=2"):
         monkeypatch.setenv("XLA_FLAGS", flags)
         compile_program(options=MEASURE_OPTIONS, small=0)(lambda a: 2 * a)(np.ones(3))
-    assert asked == [LIGHT_OPTIONS, {"xla_cpu_use_fusion_emitters": False}]
+    assert requested == [LIGHT_OPTIONS, {"xla_cpu_use_fusion_emitters": False}]

@@ -62,7 +62,7 @@ def compilations():
     """How often each function was compiled meanwhile."""
     counts = Counter()
 
-    def note(event, seconds, fun_name="", **about):
+    def note(event, seconds, fun_name="", **details):
         counts[fun_name] += event.endswith("backend_compile_duration")
 
     jax.monitoring.register_event_duration_secs_listener(note)
@@ -71,7 +71,7 @@ def compilations():
 
 
 @pytest.fixture(scope="module")
-def whole(problem):
+def unlimited_run(problem):
     """A run with all agents side by side, and what it needs."""
     with without_optimizations(), compilations() as counts:
         needed = forecast(problem, RING, ALGORITHM, 6, every=3).memory
@@ -87,39 +87,43 @@ def close(one, other):
         np.testing.assert_allclose(one.history[name], other.history[name], 1e-9)
 
 
-def test_a_run_that_does_not_fit_is_made_in_groups_of_agents_the_same_to_rounding(problem, whole):
-    run, needed = whole
+def test_a_run_that_does_not_fit_is_made_in_groups_of_agents_the_same_to_rounding(
+    problem, unlimited_run
+):
+    run, needed = unlimited_run
     with (
         without_optimizations(),
-        pytest.warns(RuntimeWarning, match="they are taken . at a time") as said,
+        pytest.warns(RuntimeWarning, match="they are taken . at a time") as caught,
     ):
         grouped = diamond.simulate(problem, RING, ALGORITHM, 6, every=3, memory=needed // 2)
-    work = {str(w.message).split(" of 6 agents")[0] for w in said}
+    work = {str(w.message).split(" of 6 agents")[0] for w in caught}
     assert work == {"a round", "a measurement on all rows"}
     close(grouped, run)
 
 
-def test_groups_need_less_and_what_is_needed_is_within_the_limit(problem, whole):
-    _, needed = whole
+def test_groups_need_less_and_what_is_needed_is_within_the_limit(problem, unlimited_run):
+    _, needed = unlimited_run
     with without_optimizations():
         fitted = forecast(problem, RING, ALGORITHM, 6, every=3, memory=needed // 2).memory
     assert needed // 8 < fitted <= needed // 2
 
 
-def test_what_still_does_not_fit_is_refused_before_the_first_round(problem, whole):
+def test_what_still_does_not_fit_is_refused_before_the_first_round(problem, unlimited_run):
     seen = []
     with without_optimizations(), pytest.raises(TooLarge) as refused:
-        given = problem, RING, ALGORITHM, 6
-        diamond.simulate(*given, on_evaluation=seen.append, memory=whole[1] // 7)
-    said = str(refused.value)
+        inputs = problem, RING, ALGORITHM, 6
+        diamond.simulate(*inputs, on_evaluation=seen.append, memory=unlimited_run[1] // 7)
+    message = str(refused.value)
     assert re.fullmatch(
         r"a round, one agent at a time, needs [\d.]+ kB of memory on its device, [\d.]+ kB of it "
         r"for rows and states, but it can have [\d.]+ kB: take a smaller batch, fewer terms K, or "
         r"more devices",
-        said,
+        message,
     )
-    total, held, there = map(float, re.findall(r"([\d.]+) kB", said))
-    assert held < there < total and there == float(format_bytes(whole[1] // 7).split()[0])
+    total, held, available = map(float, re.findall(r"([\d.]+) kB", message))
+    assert held < available < total and available == float(
+        format_bytes(unlimited_run[1] // 7).split()[0]
+    )
     assert not seen
 
 
@@ -150,14 +154,16 @@ def test_on_more_devices_each_needs_less(problem):
 def test_runs_side_by_side_become_fewer(problem):
     """All agents of two runs, then one agent of both, then one run after the other."""
     runs = [(ALGORITHM, seed) for seed in range(2)]
-    done = []
+    completed = []
     with without_optimizations(), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        given = problem, RING, runs, 4, 4
-        free = simulate_many(*given, batched=True)
+        inputs = problem, RING, runs, 4, 4
+        free = simulate_many(*inputs, batched=True)
         needed = forecast(problem, RING, ALGORITHM, 4).memory
-        tight = simulate_many(*given, batched=True, memory=3 * needed // 5, on_run=done.append)
-    assert done == [1, 2]
+        tight = simulate_many(
+            *inputs, batched=True, memory=3 * needed // 5, on_run=completed.append
+        )
+    assert completed == [1, 2]
     for one, other in zip(free, tight):
         for name in ("metric", "upper_loss", "samples"):
             np.testing.assert_allclose(one.history[name], other.history[name], 1e-9)
@@ -225,11 +231,11 @@ def test_groups_are_even_where_they_can_be(agents, most, size):
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    ("count", "said"),
+    ("count", "text"),
     [(12, "12 bytes"), (3400, "3.4 kB"), (999_600, "1 MB"), (1.234e9, "1.23 GB"), (5e12, "5 TB")],
 )
-def test_bytes_in_words(count, said):
-    assert format_bytes(count) == said
+def test_bytes_in_words(count, text):
+    assert format_bytes(count) == text
 
 
 def test_the_command_refuses_what_does_not_fit(tmp_path, monkeypatch):
@@ -239,6 +245,6 @@ def test_the_command_refuses_what_does_not_fit(tmp_path, monkeypatch):
     monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     words = ["--set", "seed=[0, 1]", "--out", str(tmp_path / "runs")]
     with without_optimizations():
-        found = CliRunner().invoke(cli.app, ["compare", str(tmp_path / "small.toml"), *words])
-    assert found.exit_code == 2 and found.stderr.count("but it can have") == 1  # of both
-    assert "small: 1 mistake" in found.stderr and "Traceback" not in found.output
+        result = CliRunner().invoke(cli.app, ["compare", str(tmp_path / "small.toml"), *words])
+    assert result.exit_code == 2 and result.stderr.count("but it can have") == 1  # of both
+    assert "small: 1 mistake" in result.stderr and "Traceback" not in result.output

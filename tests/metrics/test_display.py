@@ -94,5 +94,7 @@ mine = diamond.diamond(batch=2, hypergradient=diamond.hypergradient.neumann(3, 1
 diamond.compare(made, diamond.network.ring(3), {"mine": mine}, 2)
 print("rich" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("False\n", "")
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert (result.stdout, result.stderr) == ("False\n", "")

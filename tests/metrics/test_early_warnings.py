@@ -32,7 +32,7 @@ def state(p=1.0, v=1.0, u=1.0):
 def check_entry(*entries, problem=None, algorithm=MOMENTUM):
     """What is said, entry by entry; an entry is (changes to CALM, state)."""
     signs = EarlyWarnings(problem or quad(), (problem or quad()).start(0))
-    return [signs.check_entry(CALM | changes, at, algorithm) for changes, at in entries]
+    return [signs.check_entry(CALM | changes, state_at, algorithm) for changes, state_at in entries]
 
 
 def test_a_calm_run_gives_no_reason_to_speak():
@@ -47,27 +47,20 @@ def test_a_direction_that_grows_is_named_with_its_step_once():
         (quiet, state()), (grown, state(v=200.0)), (grown, state(v=300.0))
     )
     assert first == [] and again == []
-    (given_kinds,) = then
-    assert given_kinds.startswith(
-        "v has grown 200-fold between rounds 10 and 30: beta = 0.2 is near"
-    )
-    assert "halve beta" in given_kinds
-    _, (given_kinds,) = check_entry((quiet, state()), (grown, state(u=500.0)))
-    assert given_kinds.startswith("u has grown 500-fold") and "halve alpha" in given_kinds
+    (message,) = then
+    assert message.startswith("v has grown 200-fold between rounds 10 and 30: beta = 0.2 is near")
+    assert "halve beta" in message
+    _, (message,) = check_entry((quiet, state()), (grown, state(u=500.0)))
+    assert message.startswith("u has grown 500-fold") and "halve alpha" in message
     steep = {"curvature": 1.5 / 0.2}  # beta = 0.2 is near 2 / L_g: y takes x along
     chain = diamond.diamond(0.1, 0.2, 0.01, 0.01, 4, diamond.hypergradient.neumann(5, 9.0))
-    _, (given_kinds,) = check_entry(
-        (quiet, state()), (grown | steep, state(u=500.0)), algorithm=chain
-    )
-    assert given_kinds.startswith("u has grown 500-fold") and "halve beta" in given_kinds
+    _, (message,) = check_entry((quiet, state()), (grown | steep, state(u=500.0)), algorithm=chain)
+    assert message.startswith("u has grown 500-fold") and "halve beta" in message
 
 
 def test_momentum_that_gathers_more_than_the_gradient_is_named():
-    ((given_kinds,),) = check_entry(({"stationarity": 3e-4}, state()))
-    assert (
-        "the mean of p is 100 times grad l at round 10" in given_kinds
-        and "eta = 0.01" in given_kinds
-    )
+    ((message,),) = check_entry(({"stationarity": 3e-4}, state()))
+    assert "the mean of p is 100 times grad l at round 10" in message and "eta = 0.01" in message
     plain = diamond.gt_sgd(0.1, 0.2, 4, ESTIMATORS["neumann"])
     assert check_entry(({"stationarity": 3e-4}, state()), algorithm=plain) == [[]]
     # far from consensus or from y*, p is the gradient of another point
@@ -75,15 +68,15 @@ def test_momentum_that_gathers_more_than_the_gradient_is_named():
 
 
 def test_a_chain_on_too_small_a_bound_is_named():
-    ((given_kinds,),) = check_entry(({"stationarity": 3.0, "curvature": 2.0}, state()))
-    assert "eigenvalues up to 2 at round 10, above lipschitz = 1.6" in given_kinds
-    assert "give lipschitz = 3 or more" in given_kinds
+    ((message,),) = check_entry(({"stationarity": 3.0, "curvature": 2.0}, state()))
+    assert "eigenvalues up to 2 at round 10, above lipschitz = 1.6" in message
+    assert "give lipschitz = 3 or more" in message
 
 
 def test_a_lower_level_that_cannot_be_solved_is_named_every_time():
     bad = {"stationarity": 3.0, "solver_error": 1.0}
-    for given_kinds in check_entry((bad, state()), (bad, state())):
-        assert "y* is known to 1.0e+00 only at round 10" in given_kinds[0]
+    for messages in check_entry((bad, state()), (bad, state())):
+        assert "y* is known to 1.0e+00 only at round 10" in messages[0]
 
 
 def test_a_run_on_its_way_to_diverge_is_left_to_the_divergence():
@@ -112,16 +105,16 @@ def test_the_level_of_a_constant_prediction(classes):
 def test_collapsed_features_are_named(classes):
     level = classes.constant
     begin, still = {"round": 0, "stationarity": 1.0}, {"round": 50, "stationarity": 1e-6}
-    at = state(p=1e-4, u=1e-4)
-    *_, given_kinds = check_entry(
-        (begin, at), (still | {"upper_loss": 1.001 * level}, at), problem=classes
+    state_at = state(p=1e-4, u=1e-4)
+    *_, messages = check_entry(
+        (begin, state_at), (still | {"upper_loss": 1.001 * level}, state_at), problem=classes
     )
-    assert "is that of a prediction that ignores the features" in given_kinds[-1]
-    assert "alpha a third as large" in given_kinds[-1]
-    *_, given_kinds = check_entry(
-        (begin, at), (still | {"upper_loss": 0.9 * level}, at), problem=classes
+    assert "is that of a prediction that ignores the features" in messages[-1]
+    assert "alpha a third as large" in messages[-1]
+    *_, messages = check_entry(
+        (begin, state_at), (still | {"upper_loss": 0.9 * level}, state_at), problem=classes
     )
-    assert given_kinds == []
+    assert messages == []
 
 
 def test_a_run_warns():
@@ -132,8 +125,8 @@ def test_a_run_warns():
 
 def test_a_direction_may_be_large():
     """Its square is beyond single precision; its length is not."""
-    found = _agent_norms({"a": np.full((2, 3), 1e25, np.float32)})
-    np.testing.assert_allclose(found, 3**0.5 * 1e25, rtol=1e-6)
+    norms = _agent_norms({"a": np.full((2, 3), 1e25, np.float32)})
+    np.testing.assert_allclose(norms, 3**0.5 * 1e25, rtol=1e-6)
     assert np.isinf(_agent_norms(np.full((1, 1), 1e200))).all()
 
 
@@ -146,23 +139,23 @@ def standing(x, entry=STANDING, alpha=1e-9, rounds=300, first=BEGUN):
     algorithm = diamond.gt_sgd(alpha, 0.2, 4, ESTIMATORS["neumann"])
     signs = EarlyWarnings(quad(), quad().start(0))
     begin = signs.start + jnp.zeros((4, 3))
-    at = lambda x: SimpleNamespace(x=begin + x)
-    assert signs.check_entry(CALM | first, at(0.0), algorithm, rounds) == []
-    found = signs.check_entry(CALM | entry, at(x), algorithm, rounds)
-    assert signs.check_entry(CALM | entry, at(x), algorithm, rounds) == []  # once
-    return found
+    state_at = lambda x: SimpleNamespace(x=begin + x)
+    assert signs.check_entry(CALM | first, state_at(0.0), algorithm, rounds) == []
+    messages = signs.check_entry(CALM | entry, state_at(x), algorithm, rounds)
+    assert signs.check_entry(CALM | entry, state_at(x), algorithm, rounds) == []  # once
+    return messages
 
 
 def test_a_run_that_stands_still_is_named():
-    (given_kinds,) = standing(1e-6)
-    assert given_kinds.startswith(
+    (message,) = standing(1e-6)
+    assert message.startswith(
         "x stands still: after 150 rounds no agent has moved it by more than 1.7"
     )
-    assert "the stationarity is 3 (3 at the start): alpha = 1e-09 is far too small" in given_kinds
-    (given_kinds,) = standing(0.0, alpha=0.0)
-    assert given_kinds.endswith("alpha = 0 does not move x; give an alpha above 0, or leave it out")
-    one = jnp.zeros((4, 3)).at[2].set(1.0)
-    assert standing(one) == []  # one agent has moved
+    assert "the stationarity is 3 (3 at the start): alpha = 1e-09 is far too small" in message
+    (message,) = standing(0.0, alpha=0.0)
+    assert message.endswith("alpha = 0 does not move x; give an alpha above 0, or leave it out")
+    unit = jnp.zeros((4, 3)).at[2].set(1.0)
+    assert standing(unit) == []  # one agent has moved
 
 
 @pytest.mark.parametrize(
@@ -186,12 +179,12 @@ def test_every_kind_of_run_says_that_it_stands_still():
     """One with steps of its own, and several at once; those that converge do not."""
     still = diamond.gt_sgd(1e-9, 0.2, 4, ESTIMATORS["neumann"])
     fine = diamond.gt_sgd(0.05, 0.2, 4, ESTIMATORS["neumann"])
-    given = quad(), ring(4)
-    with pytest.warns(RuntimeWarning, match="^x stands still: after 100 rounds") as given_kinds:
-        diamond.simulate(*given, still, 110, every=10)
-    assert len(given_kinds) == 1
+    inputs = quad(), ring(4)
+    with pytest.warns(RuntimeWarning, match="^x stands still: after 100 rounds") as messages:
+        diamond.simulate(*inputs, still, 110, every=10)
+    assert len(messages) == 1
     both = {"fine": fine, "still": still}
-    with pytest.warns(RuntimeWarning, match="^seed [01]: x stands still: after 110") as given_kinds:
-        found = diamond.compare(*given, both, 110, seeds=2, every=55, batched=True)
-    assert len(given_kinds) == 2 and len(found.runs) == 4
-    diamond.simulate(*given, fine, 110, every=10)
+    with pytest.warns(RuntimeWarning, match="^seed [01]: x stands still: after 110") as messages:
+        comparison = diamond.compare(*inputs, both, 110, seeds=2, every=55, batched=True)
+    assert len(messages) == 2 and len(comparison.runs) == 4
+    diamond.simulate(*inputs, fine, 110, every=10)

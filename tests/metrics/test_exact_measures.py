@@ -48,17 +48,17 @@ def test_the_upper_loss_is_the_objective_and_the_local_loss_each_agents_own(q, r
     loss = lambda i, x, y: float(q.upper(x, y, q.rows["valid"][i]))
     objective = [loss(i, mean, q.lower_solution(mean)[i]) for i in range(4)]
     local = [loss(i, x[i], y[i]) for i in range(4)]
-    for name, wanted in (("upper_loss", objective), ("local_loss", local)):
-        np.testing.assert_allclose(run.per_agent[name][-1], wanted, rtol=1e-11)
-        assert run.history[name][-1] == pytest.approx(np.mean(wanted), rel=1e-11)
+    for name, expected in (("upper_loss", objective), ("local_loss", local)):
+        np.testing.assert_allclose(run.per_agent[name][-1], expected, rtol=1e-11)
+        assert run.history[name][-1] == pytest.approx(np.mean(expected), rel=1e-11)
 
 
 def test_agents_own_measures_add_up(q, run):
     assert run.per_agent["consensus"].shape == (3, 4)
     for name in ("consensus", "lower_error"):
         np.testing.assert_allclose(run.per_agent[name].sum(1), run.history[name], rtol=1e-12)
-    own = np.sum((q.lower_solution(np.asarray(run.x)) - run.y) ** 2, axis=1)
-    np.testing.assert_allclose(run.per_agent["lower_error"][-1], own, rtol=1e-9)
+    per_agent = np.sum((q.lower_solution(np.asarray(run.x)) - run.y) ** 2, axis=1)
+    np.testing.assert_allclose(run.per_agent["lower_error"][-1], per_agent, rtol=1e-9)
 
 
 def test_the_start_is_measured_too(q, run):
@@ -89,17 +89,17 @@ def test_y_star_is_the_minimizer_that_scipy_finds(curved):
     problem, run = curved
     objectives = problem.objectives()
     for i in range(3):
-        mine = agent_of(objectives, i)
+        objectives_of_agent = agent_of(objectives, i)
         x, y = jax.tree.map(lambda a: a[i], (run.x, run.y))
-        found = jax.jit(lower_solution.solve)(mine, x, y)
+        solution = jax.jit(lower_solution.solve)(objectives_of_agent, x, y)
         rows = problem.rows["train"][i]
         value = jax.jit(lambda w: problem.lower(x, {"w": w}, rows))
         gradient = jax.jit(jax.grad(value))
         slope = lambda w: np.asarray(gradient(w))
         best = minimize(lambda w: float(value(w)), np.zeros(3), jac=slope, tol=1e-12)
-        np.testing.assert_allclose(found.y["w"], best.x, atol=1e-8)
-        np.testing.assert_allclose(slope(found.y["w"]), 0, atol=1e-12)
-        assert 0 <= found.error < 4e-11
+        np.testing.assert_allclose(solution.y["w"], best.x, atol=1e-8)
+        np.testing.assert_allclose(slope(solution.y["w"]), 0, atol=1e-12)
+        assert 0 <= solution.error < 4e-11
         gap = np.sum((best.x - y["w"]) ** 2)
         assert run.per_agent["lower_error"][-1, i] == pytest.approx(float(gap), rel=1e-6)
 
@@ -107,11 +107,11 @@ def test_y_star_is_the_minimizer_that_scipy_finds(curved):
 def test_y_star_is_found_from_far_away():
     """Where a full Newton step on the flat ends of the logistic loss overshoots."""
     problem = logistic(rows=(10, 3, 7), test=True)
-    mine, (x, y) = agent_of(problem.objectives(), 0), problem.start(0)
+    objectives_of_agent, (x, y) = agent_of(problem.objectives(), 0), problem.start(0)
     x = jax.tree.map(lambda a: a - 4, x)  # hardly regularized
     solve = jax.jit(lower_solution.solve)
-    near = solve(mine, x, y)
-    far = solve(mine, x, {"w": jnp.array([30.0, -50.0, 40.0])})
+    near = solve(objectives_of_agent, x, y)
+    far = solve(objectives_of_agent, x, {"w": jnp.array([30.0, -50.0, 40.0])})
     np.testing.assert_allclose(far.y["w"], near.y["w"], atol=1e-9)
     assert far.error < 4e-11
 
@@ -123,28 +123,30 @@ def test_the_gradient_is_that_of_the_solved_problem(curved):
 
     def total(x):
         """l(x) by 40 plain Newton steps an agent, differentiated through."""
-        each = []
+        losses = []
         for i in range(3):
-            mine, w = agent_of(objectives, i), jnp.zeros(3)
-            g = lambda w: mine.g(x, {"w": w}, None)
+            objectives_of_agent, w = agent_of(objectives, i), jnp.zeros(3)
+            g = lambda w: objectives_of_agent.g(x, {"w": w}, None)
             step = lambda w, _: (w - jnp.linalg.solve(jax.hessian(g)(w), jax.grad(g)(w)), None)
-            each.append(mine.f(x, {"w": jax.lax.scan(step, w, length=40)[0]}, None))
-        return sum(each) / 3
+            losses.append(
+                objectives_of_agent.f(x, {"w": jax.lax.scan(step, w, length=40)[0]}, None)
+            )
+        return sum(losses) / 3
 
     gradient = jax.jit(jax.grad(total))(mean)
-    wanted = sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradient))
-    assert run.history["stationarity"][-1] == pytest.approx(wanted, rel=1e-7)
+    expected = sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradient))
+    assert run.history["stationarity"][-1] == pytest.approx(expected, rel=1e-7)
 
 
 def test_metrics_are_measured_on_test_rows(curved):
     problem, run = curved
     y = np.asarray(run.y["w"])
-    own = [
+    per_agent = [
         np.mean(rows["in"]["a"] @ w * rows["out"][0] > 0)
         for w, rows in zip(y, problem.rows["test"])
     ]
-    assert run.history["accuracy"][-1] == pytest.approx(np.mean(own), rel=1e-6)
-    np.testing.assert_allclose(run.per_agent["accuracy"][-1], own, rtol=1e-6)
+    assert run.history["accuracy"][-1] == pytest.approx(np.mean(per_agent), rel=1e-6)
+    np.testing.assert_allclose(run.per_agent["accuracy"][-1], per_agent, rtol=1e-6)
     assert problem.measured_part == "test" and logistic().measured_part == "valid"
 
 
@@ -152,9 +154,9 @@ def test_a_lower_level_that_is_not_strongly_convex_is_not_called_solved():
     rows = [np.random.default_rng(0).normal(size=(6, 2))]
     bumpy = lambda x, y, rows: jnp.mean(jnp.cos(rows @ y)) + jnp.sum(x)
     init = lambda key: (jnp.zeros(2), jnp.array([0.1, -0.2]))
-    mine = agent_of(Problem(bumpy, bumpy, init, rows, rows).objectives(), 0)
+    objectives_of_agent = agent_of(Problem(bumpy, bumpy, init, rows, rows).objectives(), 0)
     assert (
-        jax.jit(lower_solution.solve)(mine, *init(None)).error > 1e-3
+        jax.jit(lower_solution.solve)(objectives_of_agent, *init(None)).error > 1e-3
     )  # a warning is made of that
 
 
@@ -162,7 +164,7 @@ def test_measures_of_one_function_call(q):
     """`measure` alone, at a point of one's own."""
     state = final_progress(q, ring(4), build("gt_sgd", **OPTIONS), 8).state
     objectives = q.objectives(3)
-    together, own = measure(objectives, objectives.valid, {}, state.x, state.y)
-    assert set(own) < set(together) and "consensus" in own
+    together, per_agent = measure(objectives, objectives.valid, {}, state.x, state.y)
+    assert set(per_agent) < set(together) and "consensus" in per_agent
     spread = flat(state.x) - flat(state.x).mean(0)
     assert float(together["consensus"]) == pytest.approx(np.sum(spread**2), rel=1e-12)

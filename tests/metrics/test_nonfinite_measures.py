@@ -38,11 +38,11 @@ def rows(labels, n=12):
 def spoiled(after):
     """The quadratic problem with a metric that is NaN once x has moved by `after`."""
     plain = quad()
-    gone = lambda x, y, rows: jnp.where(jnp.sum(x**2) > after, jnp.nan, 1.0)
+    vanishing_metric = lambda x, y, rows: jnp.where(jnp.sum(x**2) > after, jnp.nan, 1.0)
     with pytest.MonkeyPatch.context() as patch:
         skip_loss_checks(patch)
         fixed = plain.upper, plain.lower, plain.init, plain.rows["train"], plain.rows["valid"]
-        return Problem(*fixed, metrics={"gone": gone})
+        return Problem(*fixed, metrics={"gone": vanishing_metric})
 
 
 def test_a_measure_that_is_not_finite_ends_the_run(monkeypatch):
@@ -60,14 +60,14 @@ def test_a_measure_that_is_not_finite_ends_the_run(monkeypatch):
 def test_one_that_is_not_finite_at_the_start_names_the_rows(monkeypatch):
     measure_losses_only(monkeypatch)
     plain = quad()
-    lost = lambda x, y, rows: (
+    nonfinite = lambda x, y, rows: (
         plain.upper(x, y, rows) + jnp.where(rows["point"][0, 0] > 1e9, jnp.nan, 0)
     )
     broken = [dict(part) for part in plain.rows["valid"]]
     broken[2]["point"] = np.where(np.arange(12)[:, None] == 3, 1e10, broken[2]["point"])
     with pytest.MonkeyPatch.context() as patch:
         skip_loss_checks(patch)
-        problem = Problem(lost, plain.lower, plain.init, plain.rows["train"], broken)
+        problem = Problem(nonfinite, plain.lower, plain.init, plain.rows["train"], broken)
     with pytest.raises(diamond.Diverged, match=r"by round 0: .*agent 2\); no round has been made"):
         diamond.simulate(problem, ring(4), GIVEN, 8, every=4)
 
@@ -84,10 +84,10 @@ def test_the_command_fails_where_a_measure_does(tmp_path, monkeypatch):
         "    return diamond.Problem(q.upper, q.lower, q.init, *rows, metrics={'gone': gone})\n"
     )
     (tmp_path / "mine.toml").write_text(tomli_w.dumps(TINY | {"problem": "mine.py:make"}))
-    found = CliRunner().invoke(cli.app, ["run", "mine.toml", "--quiet"])
-    assert found.exit_code == 3 and "gone is nan" in found.stderr
-    told = json.loads((tmp_path / "runs" / "tiny" / "manifest.json").read_text())
-    assert told["status"] == "diverged" and "gone is nan" in told["message"]
+    result = CliRunner().invoke(cli.app, ["run", "mine.toml", "--quiet"])
+    assert result.exit_code == 3 and "gone is nan" in result.stderr
+    manifest = json.loads((tmp_path / "runs" / "tiny" / "manifest.json").read_text())
+    assert manifest["status"] == "diverged" and "gone is nan" in manifest["message"]
 
 
 numbers = st.one_of(st.integers(-3, 5), st.floats(allow_nan=True), st.booleans())
@@ -96,13 +96,15 @@ numbers = st.one_of(st.integers(-3, 5), st.floats(allow_nan=True), st.booleans()
 @pytest.mark.quick
 @settings(max_examples=200, deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=8), st.integers(2, 4))
-def test_labels_are_the_classes_or_refused(given, classes):
-    labels = np.array(given)
-    sound = all(value in range(classes) for value in given)
-    part = [{"a": np.ones((len(given), 1)), "b": labels}]
+def test_labels_are_the_classes_or_refused(values, classes):
+    labels = np.array(values)
+    sound = all(value in range(classes) for value in values)
+    part = [{"a": np.ones((len(values), 1)), "b": labels}]
     if sound:
-        ((found,), _, none) = check_labels(part, part, None, classes=classes)
-        assert found["b"].dtype.kind in "iu" and found["b"].tolist() == list(given) and none is None
+        ((result,), _, none) = check_labels(part, part, None, classes=classes)
+        assert (
+            result["b"].dtype.kind in "iu" and result["b"].tolist() == list(values) and none is None
+        )
     else:
         with pytest.raises(ValueError, match=r"agent 0's training labels have .* row"):
             check_labels(part, part, None, classes=classes)
@@ -124,10 +126,10 @@ def test_labels_of_files_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = [f"{i % 7},{i % 3},{i % 2 if i != 40 else 2}" for i in range(90)]
     (tmp_path / "rows.csv").write_text("\n".join(["u,v,label", *lines]))
-    told = {"kind": "hyperparameter", "dataset": "rows.csv", "agents": 3, "classes": 2}
-    (tmp_path / "mine.toml").write_text(tomli_w.dumps(TINY | {"problem": told}))
-    found = CliRunner().invoke(cli.app, ["check", "mine.toml"])
-    assert found.exit_code == 2 and "none of the classes 0 to 1" in found.stderr
+    problem_settings = {"kind": "hyperparameter", "dataset": "rows.csv", "agents": 3, "classes": 2}
+    (tmp_path / "mine.toml").write_text(tomli_w.dumps(TINY | {"problem": problem_settings}))
+    result = CliRunner().invoke(cli.app, ["check", "mine.toml"])
+    assert result.exit_code == 2 and "none of the classes 0 to 1" in result.stderr
 
 
 @pytest.mark.quick
@@ -135,9 +137,9 @@ def test_only_the_error_of_the_solver_and_what_needs_y_may_be_infinite():
     assert nonfinite_measures({"metric": 1.0, "solver_error": np.inf}) == []
     assert nonfinite_measures({"metric": np.nan, "upper_loss": -np.inf}) == ["metric", "upper_loss"]
     for error in (np.inf, np.nan):
-        lost = {"metric": np.nan, "metric_se": np.nan, "solver_error": error}
-        assert nonfinite_measures(lost) == [] and nonfinite_measures(
-            lost | {"local_loss": np.nan}
+        nonfinite = {"metric": np.nan, "metric_se": np.nan, "solver_error": error}
+        assert nonfinite_measures(nonfinite) == [] and nonfinite_measures(
+            nonfinite | {"local_loss": np.nan}
         ) == ["local_loss"]
     assert nonfinite_measures({"metric": np.nan, "solver_error": 1e-9}) == ["metric"]
 
@@ -167,10 +169,10 @@ def test_measures_that_need_a_y_that_does_not_exist_are_no_numbers_and_stop_noth
         skip_loss_checks(patch)
         problem = Problem(fit, bent_fit, start, [part(), part()], [part(), part()])
     method = diamond.dsgd(0.01, 0.01, 4, diamond.hypergradient.conjugate_gradient(2))
-    given = problem, diamond.network.complete(2), method, 4
+    inputs = problem, diamond.network.complete(2), method, 4
     needing = ["metric", "stationarity", "lower_error", "definition1", "upper_loss"]
     with pytest.warns(RuntimeWarning, match=UNKNOWN) if warning else nullcontext():
-        run = diamond.simulate(*given, every=2, stop={"metric": 1e-3, "upper_loss": 1e9})
+        run = diamond.simulate(*inputs, every=2, stop={"metric": 1e-3, "upper_loss": 1e9})
     if not warning:  # the same program finds what there is to be found
         assert run.rounds == 0 and all(np.isfinite(run.history[name]).all() for name in needing)
         return
@@ -179,5 +181,5 @@ def test_measures_that_need_a_y_that_does_not_exist_are_no_numbers_and_stop_noth
     assert np.isinf(run.history["solver_error"]).all()
     assert np.isfinite(run.history["local_loss"]).all()
     if bend < 0:
-        (outcome,) = simulate_many(*given[:2], [(method, 0)], 4, every=2, batched=True)
+        (outcome,) = simulate_many(*inputs[:2], [(method, 0)], 4, every=2, batched=True)
         assert outcome.diverged is None and np.isnan(outcome.history["metric"]).all()

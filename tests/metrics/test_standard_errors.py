@@ -39,7 +39,7 @@ Y = np.full((AGENTS, 2), 0.5)
 
 def measured(problem, x, y):
     """The measures on SEEDS samples, as one program."""
-    given, rows = problem.objectives(), problem.stack(problem.measured_part)
+    inputs, rows = problem.objectives(), problem.stack(problem.measured_part)
 
     def sample(key):
         number = jnp.arange(AGENTS)
@@ -49,10 +49,10 @@ def measured(problem, x, y):
     def look(key):
         one, two, three = (sample(k) for k in jax.random.split(key, 3))
         part = lambda held, data: replace(held, sample=replace(held.sample, data=data))
-        train = part(given.train, one)
-        valid = train if given.lower is None else part(given.valid, two)
-        about = replace(given, train=train, valid=valid), replace(rows, data=three)
-        return _measure(*about, tuple(problem.metrics.items()), x, y, None)[0]
+        train = part(inputs.train, one)
+        valid = train if inputs.lower is None else part(inputs.valid, two)
+        details = replace(inputs, train=train, valid=valid), replace(rows, data=three)
+        return _measure(*details, tuple(problem.metrics.items()), x, y, None)[0]
 
     with without_optimizations():
         return jax.device_get(jax.jit(jax.vmap(look))(jax.random.split(jax.random.key(1), SEEDS)))
@@ -79,33 +79,36 @@ def truth(level):
     }
 
 
-def covers(found, wanted):
+def covers(result, expected):
     """About 95 of 100: outside of 88 to 100, less than once in two hundred."""
-    for name, true in wanted.items():
-        off, error = np.abs(found[name] - true), found[name + "_se"]
+    for name, true in expected.items():
+        off, error = np.abs(result[name] - true), result[name + "_se"]
         assert 88 <= (off < 1.96 * error).sum() <= 100, name
-        spread = found[name].std()
+        spread = result[name].std()
         assert 0.75 < error.mean() / spread < 1.5, name  # not by being large
 
 
 @pytest.mark.parametrize("level", ["personal", "common"])
 def test_they_cover_the_truth_of_a_lower_level(level):
-    found = measured(stream_problem(level, evaluation=ROWS), X, Y)
-    covers(found, truth(level))
-    assert (found["metric_se"] >= found["stationarity_se"]).all()
+    result = measured(stream_problem(level, evaluation=ROWS), X, Y)
+    covers(result, truth(level))
+    assert (result["metric_se"] >= result["stationarity_se"]).all()
 
 
 def test_they_cover_the_truth_without_one():
     rows = diamond.stream(draw, AGENTS, evaluation=ROWS)
     alone = lambda x, rows: loss(x, x, rows)
     problem = diamond.Problem(alone, None, lambda key: jnp.zeros(2), rows, metrics={"error": alone})
-    found = measured(problem, X, None)
+    result = measured(problem, X, None)
     mean = X.mean(0)
-    at = lambda x: ((x - WEIGHTS) ** 2).sum(1).mean() + NOISE**2
-    own = np.mean([((x - w) ** 2).sum() + NOISE**2 for x, w in zip(X, WEIGHTS)])
+    upper_loss_at = lambda x: ((x - WEIGHTS) ** 2).sum(1).mean() + NOISE**2
+    mean_error = np.mean([((x - w) ** 2).sum() + NOISE**2 for x, w in zip(X, WEIGHTS)])
     slope = 2 * (mean - WEIGHTS.mean(0))
-    covers(found, {"upper_loss": at(mean), "stationarity": slope @ slope, "error": own})
-    assert (found["lower_error_se"] == 0).all()
+    covers(
+        result,
+        {"upper_loss": upper_loss_at(mean), "stationarity": slope @ slope, "error": mean_error},
+    )
+    assert (result["lower_error_se"] == 0).all()
 
 
 def part(seed, rows):
@@ -129,7 +132,7 @@ def solution(x, *agents):
 
 def spread(influences):
     """The variance of a sum of means over rows, from the derivative by the weight of each row."""
-    return sum(jnp.var(each, ddof=1) / len(each) for each in influences)
+    return sum(jnp.var(variances, ddof=1) / len(variances) for variances in influences)
 
 
 def test_influences_are_derivatives_by_the_weights_of_rows():
@@ -142,15 +145,17 @@ def test_influences_are_derivatives_by_the_weights_of_rows():
         return alpha * fit(x) + v @ jax.grad(fit)(x) + u @ solution(x, (train, lower))
 
     @jax.jit
-    def both(own, lower, upper):
-        asked = DifferentialCoefficients(jnp.array([alpha]), v[None], u[None])
-        found = _agent_variances(own, x, solution(x, (train, lower)), asked)[0]
-        return found, spread(jax.grad(quantity, (0, 1))(lower, upper))
+    def both(objectives_of_agent, lower, upper):
+        coefficients = DifferentialCoefficients(jnp.array([alpha]), v[None], u[None])
+        result = _agent_variances(
+            objectives_of_agent, x, solution(x, (train, lower)), coefficients
+        )[0]
+        return result, spread(jax.grad(quantity, (0, 1))(lower, upper))
 
-    own = sampled(agent_of(ridge([train], [valid]).objectives(1), 0))
+    objectives_of_agent = sampled(agent_of(ridge([train], [valid]).objectives(1), 0))
     with without_optimizations():
-        found, wanted = both(own, jnp.full(6, 1 / 6), jnp.full(5, 1 / 5))
-    assert float(found) == pytest.approx(float(wanted), rel=1e-7)
+        result, expected = both(objectives_of_agent, jnp.full(6, 1 / 6), jnp.full(5, 1 / 5))
+    assert float(result) == pytest.approx(float(expected), rel=1e-7)
 
 
 def test_at_a_common_solution_the_error_is_that_of_every_agent():
@@ -160,21 +165,25 @@ def test_at_a_common_solution_the_error_is_that_of_every_agent():
 
     @jax.jit
     def both(problem):
-        def mean(function, *given):
-            each = jax.vmap(lambda own: function(AgentOracle(own), *given))(problem)
-            return jax.tree.map(lambda a: a.mean(0), each)
+        def mean(function, *inputs):
+            variances = jax.vmap(
+                lambda objectives_of_agent: function(AgentOracle(objectives_of_agent), *inputs)
+            )(problem)
+            return jax.tree.map(lambda a: a.mean(0), variances)
 
         y = solution(x, *zip(train, weights))
         everywhere = lambda a: jnp.tile(a, (m, 1))
-        at = MeasuredPoints(everywhere(x), everywhere(y), x, y, y, x, lambda a: a)
+        points = MeasuredPoints(everywhere(x), everywhere(y), x, y, y, x, lambda a: a)
         agents = AgentOperations(jax.vmap, lambda a: a.sum(0), m, MeanOracle(mean, 12))
         along = lambda d: lambda *weights: d @ solution(x, *zip(train, weights))
-        each = [spread(jax.grad(along(d), (0, 1))(*weights)) for d in _directions(1, x)]
-        return _lower_error(problem, at, agents), jnp.sqrt(3.0) * m * sum(each) / len(each)
+        variances = [spread(jax.grad(along(d), (0, 1))(*weights)) for d in _directions(1, x)]
+        return _lower_error(problem, points, agents), jnp.sqrt(3.0) * m * sum(variances) / len(
+            variances
+        )
 
     with without_optimizations():
-        found, wanted = both(sampled(ridge(train, train, "common").objectives(1)))
-    assert float(found) == pytest.approx(float(wanted), rel=1e-7)
+        result, expected = both(sampled(ridge(train, train, "common").objectives(1)))
+    assert float(result) == pytest.approx(float(expected), rel=1e-7)
 
 
 def test_rows_that_are_all_there_is_have_none():
@@ -187,7 +196,7 @@ def test_rows_that_are_all_there_is_have_none():
         list(problem.rows["valid"]),
     )
     assert not stored.stack("train").is_sample and problem.stack("train").is_sample
-    found = jax.eval_shape(
+    result = jax.eval_shape(
         lambda o, r: _measure(o, r, (), X, Y, None)[0], stored.objectives(), stored.stack("valid")
     )
-    assert not [name for name in found if name.endswith("_se")]
+    assert not [name for name in result if name.endswith("_se")]

@@ -19,50 +19,50 @@ from jax.interpreters import ad, batching, mlir
 from diamond.problem import Problem
 
 SIZE = 3
-seen: Counter = Counter()
+counts: Counter = Counter()
 tick_p, mark_p = Primitive("tick"), Primitive("mark")
 mark_p.multiple_results = True
 
 
-def tick(value, at, tag):
+def tick(value, point, tag):
     """value; `at` is the point, handed over so that no tick looks constant to the compiler."""
-    return tick_p.bind(value, at, tag=tag)
+    return tick_p.bind(value, point, tag=tag)
 
 
-def _run(value, at, *, tag):
-    def count(value, at):
-        seen[tag] += value.size // SIZE
+def _run(value, point, *, tag):
+    def count(value, point):
+        counts[tag] += value.size // SIZE
         return np.asarray(value)
 
-    return jax.pure_callback(count, jax.ShapeDtypeStruct(value.shape, value.dtype), value, at)
+    return jax.pure_callback(count, jax.ShapeDtypeStruct(value.shape, value.dtype), value, point)
 
 
 def _tick_jvp(primals, tangents, tag):
-    (value, at), (tangent, _) = primals, tangents
+    (value, point), (tangent, _) = primals, tangents
     zero = type(tangent) is ad.Zero
-    return tick(value, at, tag), tangent if zero else tick(tangent, at, tag + " J")
+    return tick(value, point, tag), tangent if zero else tick(tangent, point, tag + " J")
 
 
 def _tick_batch(args, dims, tag):
-    (value, at), (dim, _) = args, dims
+    (value, point), (dim, _) = args, dims
     if dim is None:
-        size = at.shape[dims[1]]
+        size = point.shape[dims[1]]
         value, dim = jnp.broadcast_to(value[None], (size, *value.shape)), 0
-    return tick(value, at, tag), dim
+    return tick(value, point, tag), dim
 
 
-tick_p.def_abstract_eval(lambda value, at, tag: value)
-tick_p.def_impl(lambda value, at, tag: value)  # outside of compiled programs, nothing is counted
+tick_p.def_abstract_eval(lambda value, point, tag: value)
+tick_p.def_impl(lambda value, point, tag: value)  # outside of compiled programs, nothing is counted
 ad.primitive_jvps[tick_p] = _tick_jvp
-ad.primitive_transposes[tick_p] = lambda ct, _, at, tag: [tick(ct, at, tag + " T"), None]
+ad.primitive_transposes[tick_p] = lambda ct, _, point, tag: [tick(ct, point, tag + " T"), None]
 batching.primitive_batchers[tick_p] = _tick_batch
 mlir.register_lowering(tick_p, mlir.lower_fun(_run, multiple_results=False))
 
 
 def _mark_jvp(primals, tangents, level):
     passed = [
-        t if type(t) is ad.Zero else tick(t, at, f"{level} {name}")
-        for name, t, at in zip("xy", tangents, primals)
+        t if type(t) is ad.Zero else tick(t, point, f"{level} {name}")
+        for name, t, point in zip("xy", tangents, primals)
     ]
     return mark_p.bind(*primals, level=level + "'"), passed
 
@@ -110,10 +110,10 @@ def counted(f_apart=False, g_together=False):
     Both blocks of a gradient of f are taken at once, unless they are wanted at different points;
     those of g one by one, unless both are wanted at one.
     """
-    of_f, of_g = ([seen[f"{name} {block} T"] for block in "xy"] for name in "fg")
+    of_f, of_g = ([counts[f"{name} {block} T"] for block in "xy"] for name in "fg")
     of_f, of_g = sum(of_f) if f_apart else max(of_f), max(of_g) if g_together else sum(of_g)
     return {
         "gradients": of_g + of_f,
-        "hvps": seen["g' y"] + seen["g' y T"],
-        "jvps": seen["g' x"] + seen["g' x T"],
+        "hvps": counts["g' y"] + counts["g' y T"],
+        "jvps": counts["g' x"] + counts["g' x T"],
     }

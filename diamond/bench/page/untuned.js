@@ -4,7 +4,7 @@ function ratioCell(tuned, own) {
   if (Number.isNaN(tuned)) return make("td", { class: "none" }, "");
   const [tunedReaches, untunedReaches] = [Number.isFinite(tuned), Number.isFinite(own)];
   if (!tunedReaches && !untunedReaches) return make("td", { class: "none" }, "neither");
-  if (!alone) return make("td", { class: "bad" }, "only tuned");
+  if (!untunedReaches) return make("td", { class: "bad" }, "only tuned");
   if (!tunedReaches) return make("td", { class: "good" }, "only untuned");
   const ratio = factorOf(own, tuned);
   if (!Number.isFinite(ratio)) return make("td", {}, `${amount(state.cost, own)} for nothing`);

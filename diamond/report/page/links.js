@@ -10,7 +10,7 @@ function linkOf({ edges, links }, edge) {
 // Seconds of sending over a link, both ways together, with what was lost and sent again.
 const busy = ({ rate, loss }, bytes) => (8 * bytes) / (rate * (1 - loss));
 
-function linkSaid(link, bytes) {
+function linkText(link, bytes) {
   const again = link.loss ? `, ${amount("bytes", (bytes * link.loss) / (1 - link.loss))} sent again` : "";
   return `${again}, ${amount("seconds", busy(link, bytes))} at ${format(link.rate)} bit/s`;
 }
@@ -20,7 +20,7 @@ const LISTED = 200; // links in the table, those that lost most
 const share = (sent, lost) => `${format(sent ? (100 * lost) / sent : 0)}\u00a0%`;
 
 // Messages over each edge, both ways, and how many of them were lost on their way, in words.
-function lossesSaid(run) {
+function lossTexts(run) {
   const lossText = ([i, j, sent, lost]) => [`${i}-${j}`, `, ${lost} of ${sent} messages lost (${share(sent, lost)})`];
   return new Map(run.losses.map(lossText));
 }

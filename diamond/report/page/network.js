@@ -45,8 +45,8 @@ function edgeTraces(run, network, colours) {
     showlegend: false,
   }));
   const middle = (k) => edges.map(([i, j]) => (positions[i][k] + positions[j][k]) / 2);
-  const onLink = (edge) => (network.links ? linkSaid(linkOf(network, edge), sentOver(edge)) : "");
-  const losses = lossesSaid(run);
+  const onLink = (edge) => (network.links ? linkText(linkOf(network, edge), sentOver(edge)) : "");
+  const losses = lossTexts(run);
   const edgeText = (edge) =>
     run.traffic.length ? amount("bytes", sentOver(edge)) + onLink(edge) + (losses.get(edge.join("-")) ?? "") : "bytes are known at the end";
   const middles = {

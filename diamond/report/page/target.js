@@ -75,13 +75,13 @@ function verdict(rows, wanted) {
   const missing = rows.filter(({ cost }) => cost[axis] === Infinity).map(({ group }) => group.title);
   if (!best) return `None reached ${wanted}${target.keep ? " and kept it" : ""}.`;
   const unit = axis === "round" || axis === "samples" ? ` ${UNITS[axis]}` : "";
-  let verdict = `${best.group.title} reached ${wanted} with ${amount(axis, best.cost[axis])}${unit}.`;
+  let sentence = `${best.group.title} reached ${wanted} with ${amount(axis, best.cost[axis])}${unit}.`;
   const times = others.map(({ group, cost }) => {
     const needed = factor(cost[axis], best.cost[axis]);
     return `${group.title} needed ${needed.toFixed(needed < 10 ? 1 : 0)}×`;
   });
-  if (others.length) verdict += ` ${times.slice(0, few).join(", ")} the ${UNITS[axis]} for the same.`;
-  if (missing.length > few) verdict += ` ${missing.length} others did not reach it.`;
-  else if (missing.length) verdict += ` Not reached by ${missing.join(", ")}.`;
-  return verdict;
+  if (others.length) sentence += ` ${times.slice(0, few).join(", ")} the ${UNITS[axis]} for the same.`;
+  if (missing.length > few) sentence += ` ${missing.length} others did not reach it.`;
+  else if (missing.length) sentence += ` Not reached by ${missing.join(", ")}.`;
+  return sentence;
 }
