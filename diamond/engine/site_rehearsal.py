@@ -110,8 +110,8 @@ def run(
             for numbers in (agent.neighbours, site.me.neighbours)
         )
         raise ValueError(
-            f"the network gives {site.me.name} the neighbours {expected}, the roster {listed}; use the "
-            f"network that the federation was founded with"
+            f"the network gives {site.me.name} the neighbours {expected}, the roster {listed}; use "
+            f"the network that the federation was founded with"
         )
 
     check_writable(folder, estimate_resources(agent, every, missing).disk)

@@ -49,7 +49,8 @@ def cached_trials(
 
     Their algorithms differ in numbers only. Each trial is a file in the folder `memory`, written
     when the trial is complete. `on_trial` is called with the number of completed trials, cached
-    ones first. `problem` is called only if a trial has to run. `measure` and `backends` are as in `simulate_many`.
+    ones first. `problem` is called only if a trial has to run. `measure`
+    and `backends` are as in `simulate_many`.
     """
     paths = [folder / f"{_cache_key(request.cache_description)}.json" for request in requests]
     missing = [i for i, path in enumerate(paths) if not path.exists()]
