@@ -65,7 +65,8 @@ class Experiment(BaseModel):
         devices: Devices to shard the agents over; by default one device.
         stop: Targets and budgets that end the run early, as in {metric = 1e-3, samples = 1e6} or
             {accuracy = ">= 0.9"}.
-        measure: Measures of an evaluation: "exact", "loss", "cheap", or a list of columns.
+        measure: Measures of an evaluation: "exact", "loss", "cheap", or a list of columns; by
+            default "exact", and "cheap" if y is large or the lower level is not convex.
         on_divergence: "shrink" rolls back and continues with smaller steps, "stop" ends the run; by
             default "shrink" if alpha is learned.
         checkpoint_seconds: Least time between checkpoints, in seconds.
@@ -86,7 +87,7 @@ class Experiment(BaseModel):
     precision: Literal["float32", "float64", "tf32", "bf16"] = "float32"
     devices: Annotated[int, Field(ge=1)] | Literal["cores", "all"] | None = None
     stop: dict[str, float | str] = {}
-    measure: Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1)] = ["exact"]
+    measure: Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1)] | None = None
     on_divergence: Literal["stop", "shrink"] | None = None
     checkpoint_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
     problem: Annotated[Component, BeforeValidator(_read_problem)]
@@ -123,7 +124,7 @@ class Experiment(BaseModel):
         scalars = ["name", "rounds", "every", "sampling", "precision", "checkpoint_seconds"]
         optional = {name: getattr(self, name) for name in ("on_divergence", "devices")}
         optional |= {"stop": self.stop or None}
-        optional |= {"measure": None if self.measure == ["exact"] else unwrap(self.measure)}
+        optional |= {"measure": None if self.measure is None else unwrap(self.measure)}
         return tomli_w.dumps(
             {name: getattr(self, name) for name in scalars}
             | {name: value for name, value in optional.items() if value is not None}

@@ -29,7 +29,8 @@ class Federation(BaseModel):
         precision: Precision of the numbers.
         missing: Handling of an absent neighbour: "wait" for it, or "continue" without it.
         clip: Limit of the influence of one neighbour, in multiples of the median difference.
-        measure: "cheap" never solves the lower level for a measurement; the default is "exact".
+        measure: "cheap" never solves the lower level for a measurement; the default is
+            "exact", and "cheap" if y is large or the lower level is not convex.
         network: The network, with one agent per site.
         algorithm: The method.
         sites: Table of the sites: name = "host:port".

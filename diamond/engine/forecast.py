@@ -50,7 +50,7 @@ def forecast(
     devices: Devices | None = None,
     precision: Precision | None = None,
     memory: int | None = None,
-    measure: Measure = "exact",
+    measure: Measure | None = None,
 ) -> Forecast:
     """Compile the run, make a few rounds and one evaluation, and extrapolate.
 

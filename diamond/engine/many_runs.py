@@ -49,7 +49,7 @@ def simulate_many(
     on_run: Callable[[int], None] | None = None,
     memory: int | None = None,
     progress: bool = True,
-    measure: Measure = "exact",
+    measure: Measure | None = None,
     backends: dict[Any, SingleDevice] | None = None,
 ) -> list[Outcome]:
     """Return the outcome of each (algorithm, seed) in order, equal to `simulate` up to rounding.
@@ -119,7 +119,7 @@ def simulate_seeds(
     rounds: int,
     every: Every = 100,
     sampling: Sampling = "blocks",
-    measure: Measure = "exact",
+    measure: Measure | None = None,
 ) -> list[Run | None]:
     """Return the run of each seed, all made by one program; None for a run that diverged.
 
@@ -176,7 +176,7 @@ def _drive_lanes(
     rounds: int,
     every: Every,
     sampling: Sampling,
-    measure: Measure,
+    measure: Measure | None,
     memory: int | None = None,
 ) -> Iterator[tuple[np.ndarray, LaneDriver]]:
     """Make the tables of runs in turn; a table that does not fit the device is halved.

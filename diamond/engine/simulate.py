@@ -15,7 +15,7 @@ from ..interface.traffic import message_shapes
 from ..metrics import stopping
 from ..metrics.display import progress_display
 from ..metrics.evaluations import Every
-from ..metrics.measures import Measure, describe_measure, parse_measures
+from ..metrics.measures import Measure, describe_measure, parse_measures, resolve_measure
 from ..metrics.stopping import Stop
 from ..network import Network
 from ..problem import Problem
@@ -52,7 +52,7 @@ def simulate(
     memory: int | None = None,
     on_stage: Callable[[str], None] | None = None,
     progress: bool = True,
-    measure: Measure = "exact",
+    measure: Measure | None = None,
     backend: SingleDevice | MultiDevice | None = None,
 ) -> Run:
     """Run `rounds` rounds of `algorithm` and measure at the start, every `every`, and at the end.
@@ -97,7 +97,8 @@ def simulate(
             "loss" measures only the upper loss at y*(x); "cheap" never solves the lower level and
             has local loss, consensus, norms of the sampled directions, and the problem's metrics.
             Or a list of measures and of functions of x, y and rows (`diamond.metrics.measures`).
-            Costs are always counted. `stop` can use measured quantities only.
+            Costs are always counted. `stop` can use measured quantities only. None is "exact" if y
+            has at most 20,000 numbers and the problem is `convex`, else "cheap".
         backend: backend of another run of the same problem, network, batch and sampling, to share
             compiled programs; replaces `devices`, `precision` and `memory`.
 
@@ -110,6 +111,7 @@ def simulate(
     """
     check_arguments(problem, network, algorithm, rounds, every, sampling)
     warn_of_repeated_rows(problem, algorithm.batch)
+    measure = resolve_measure(measure, problem)
     seed = as_int("seed", seed)
     if on_divergence not in (None, "stop", "shrink"):
         raise ValueError(f"on_divergence = {on_divergence!r}; there are 'stop' and 'shrink'")

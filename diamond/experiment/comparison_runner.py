@@ -42,7 +42,7 @@ def compare(
     stop: Stop | None = None,
     resume: Comparison | None = None,
     progress: bool = True,
-    measure: Measure = "exact",
+    measure: Measure | None = None,
 ) -> Comparison:
     """Run every algorithm from every seed on the same problem, network and samples.
 
@@ -220,7 +220,7 @@ def _run_one_seed(
     stop: Stop,
     resume: Run | None,
     on_stage: Callable[[str], None],
-    measure: Measure,
+    measure: Measure | None,
 ) -> tuple[Run, str]:
     """Execute one run; return it with the reason of its divergence, if any."""
     arguments = problem, network, algorithm, rounds, seed, every, sampling, on_evaluation

@@ -59,17 +59,26 @@ class Measures:
                 )
 
 
-def parse_measures(measure: Measure, problem: Problem) -> Measures:
+def resolve_measure(measure: Measure | None, problem: Problem) -> Measure:
+    """Return `measure`; None is "exact" if runs solve for y*(x), "cheap" otherwise."""
+    if measure is not None:
+        return measure
+    return "exact" if problem.has_lower_solution else "cheap"
+
+
+def parse_measures(measure: Measure | None, problem: Problem) -> Measures:
     """Parse the argument `measure` of a run.
 
     Args:
         measure: "exact", "loss" or "cheap"; the name of a measure; or a list of these and of
-            functions of x, y and rows, which are averaged over rows and agents.
+            functions of x, y and rows, which are averaged over rows and agents; None: see
+            `resolve_measure`.
         problem: the problem, whose metrics may be named.
 
     Raises:
         ValueError: an unknown name; the message suggests the nearest known one.
     """
+    measure = resolve_measure(measure, problem)
     items = [measure] if isinstance(measure, str) or callable(measure) else list(measure)
     functions = tuple((_name(item), item) for item in items if callable(item))
     names_given = [item for item in items if not callable(item)]

@@ -50,7 +50,7 @@ class Agent(AgentSetup):
         clip: float | None = None,
     ):
         super().__init__(problem, network, algorithm, number, seed, sampling, clip)
-        self.measure: LocalMeasure = "exact"
+        self.measure: LocalMeasure = "exact" if problem.has_lower_solution else "cheap"
         self.distances: tuple[np.ndarray, np.ndarray] | None = None  # see `split_observations`
         self._flat_algorithm: tuple[Any, Any, Any] = None, None, None  # with leaves, structure
         self._precomputed: tuple[Any, Any, Any] = None, None, None  # algorithm, state, next message

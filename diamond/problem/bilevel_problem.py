@@ -19,6 +19,7 @@ from ..hardware.processes import raise_in_all_processes
 from ..hardware.sharding import AgentSharding
 from . import loss_validation, problem_validation, row_validation
 from .agent_rows import AgentRows, RowsOrLoader
+from .rematerialization import rematerialize
 from .stored_rows import Loss, Objectives, Rows
 from .stream import Stream
 from .stream_rows import full_batch_rows
@@ -27,6 +28,7 @@ Agents = Sequence[int] | np.ndarray
 LowerLevel = Literal["personal", "common"]
 SHUFFLE = 0x5EED  # seed of the row order, together with the number of rows
 PARTS = ("train", "valid", "test")
+LARGE = 20_000  # numbers in y above which y*(x) is not solved for, unless asked for
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,11 @@ class Problem:
             "b": "intercept"}.
         x_meaning: meaning of the numbers in x, as in "log-penalty".
         agent_names: names of the agents, in their order, for tables, exports and reports.
+        convex: False says that g_i is not strongly convex in y, as for a network; then runs are
+            measured without y*(x) (`measure` of `diamond.simulate`).
+        remat: True computes activations of the losses again in the backward pass instead of
+            storing them. A number splits a mini-batch into chunks of that many rows and stores the
+            activations of one chunk only.
     """
 
     def __init__(
@@ -88,8 +95,11 @@ class Problem:
         y_names: Any = None,
         x_meaning: str = "",
         agent_names: Sequence[str] | None = None,
+        convex: bool = True,
+        remat: bool | int = False,
     ):
         compilation_cache.enable_compile_cache()
+        self.convex = convex  # whether g_i is strongly convex in y
         self.upper, self.lower, self.init = upper, lower, init
         self.metrics, self.constant, self.prox = dict(metrics or {}), constant, prox
         problem_validation.check_metric_names(self.metrics)
@@ -102,6 +112,9 @@ class Problem:
                 name: WithoutLowerLevel(metric) for name, metric in self.metrics.items()
             }
             sources, test = {"train": train}, valid if test is None else test
+        if remat:
+            self.upper = rematerialize(self.upper, remat)
+            self.lower = None if lower is None else rematerialize(lower, remat)
         self.names = None if names is None else problem_validation.check_x_names(names, self.init)
         self.y_names = (
             None if y_names is None else problem_validation.resolve_y_names(y_names, self.init)
@@ -128,6 +141,7 @@ class Problem:
         self.agent_names = problem_validation.check_agent_names(agent_names, self.agents)
         self.loaded_agents: list[int] = []  # agents whose rows this process has loaded
         self._stacked: dict[tuple[str, int, Any], Rows] = {}
+        self._lower_size: int | None = None
         if jax.process_count() > 1 and any(map(callable, chain(*parts.values()))):
             self._load_local_rows()
         else:
@@ -186,6 +200,24 @@ class Problem:
             annotated.agent_names = problem_validation.check_agent_names(agent_names, self.agents)
         annotated.notes = (*self.notes, *notes)
         return annotated
+
+    @property
+    def lower_size(self) -> int:
+        """Number of numbers in y of one agent."""
+        if self._lower_size is None:
+            _, y = jax.eval_shape(self.init, key(0))
+            self._lower_size = sum(leaf.size for leaf in jax.tree.leaves(y))
+        return self._lower_size
+
+    @property
+    def is_large(self) -> bool:
+        """Whether y has more than `LARGE` numbers."""
+        return self.lower_size > LARGE
+
+    @property
+    def has_lower_solution(self) -> bool:
+        """Whether runs solve for y*(x) by default: y is not large, and g_i strongly convex."""
+        return self.convex and not self.is_large
 
     @property
     def measured_part(self) -> str:

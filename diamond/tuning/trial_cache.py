@@ -42,7 +42,7 @@ def cached_trials(
     folder: Path,
     on_trial: Callable[[int], None],
     sampling: Sampling = "blocks",
-    measure: Measure = "exact",
+    measure: Measure | None = None,
     backends: dict[Any, SingleDevice] | None = None,
 ) -> list[Trial]:
     """Return the trials of `requests`, from the cache or run.
