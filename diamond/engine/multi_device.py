@@ -73,7 +73,9 @@ class MultiDevice(SingleRunBackend):
         train = load_part("train")
         valid = train if problem.lower is None else load_part("valid")
         losses = problem.upper, problem.lower, problem.lower_level, problem.prox
-        self.objectives = Objectives(train, valid, *losses)
+        self.objectives = Objectives(
+            train, valid, *losses, captured_bytes=problem.captured_bytes
+        )
         self.working = working_objectives(self.objectives, precision)
         self.rows = load_rows(problem.measured_part, 1)
         device_exchange = sharded_mixer(network, self.sharding, transport)

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from ..core.gc_control import gc_disabled
+from .captured_arrays import HoistingProgram, captured_bytes
 
 # Loops and branches become part of one CUDA graph, so no round waits for the host.
 GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,COLLECTIVES,DYNAMIC_SLICE_FUSION"
@@ -41,6 +42,9 @@ class CompiledFunction:
 
     `small`: on a CPU, arguments of up to this many bytes use the options `less`. `elsewhere`: such
     calls run on the CPU even beside an accelerator, and return numpy arrays.
+
+    An argument with an attribute `captured_bytes` above 0 says that the function will close over
+    large arrays, which become arguments of the program.
     """
 
     def __init__(
@@ -55,6 +59,16 @@ class CompiledFunction:
         self.function, self.static, self.options = function, static, options
         self.small, self.small_options, self.on_cpu_if_small = small, small_options, on_cpu_if_small
         self.programs: dict[Any, Any] = {}
+        self.captured = 0  # bytes of arrays that the function itself closes over
+
+    def captured_bytes(self, *arguments: Any) -> int:
+        """Trace the function, and return the bytes of the arrays that it closes over."""
+        return captured_bytes(self.program(*self.kind(arguments, {})).trace(*arguments).jaxpr)
+
+    def captured_by(self, arguments: Any, keywords: Any) -> int:
+        """Return the bytes of the arrays that the function closes over with such arguments."""
+        values = (*arguments, *keywords.values())
+        return self.captured + sum(getattr(value, "captured_bytes", 0) for value in values)
 
     def kind(self, arguments: Any, keywords: Any) -> tuple[str, bool]:
         """Return the kind of device, and whether the arguments are small there."""
@@ -64,22 +78,34 @@ class CompiledFunction:
         kind = jax.default_backend()
         if kind != "cpu" and not (self.on_cpu_if_small and _cpu_device() and _is_local(leaves)):
             return kind, False
-        is_small = sum(getattr(leaf, "nbytes", 0) for leaf in leaves) <= self.small
+        size = sum(getattr(leaf, "nbytes", 0) for leaf in leaves)
+        is_small = size + self.captured_by(arguments, keywords) <= self.small
         return ("cpu" if is_small else kind), is_small
 
-    def program(self, kind: str, is_small: bool) -> Any:
-        """Return the `jax.jit` program for this kind of device."""
-        if (kind, is_small) not in self.programs:
+    def program(self, kind: str, is_small: bool, hoists: bool = False) -> Any:
+        """Return the `jax.jit` program for this kind of device.
+
+        `hoists`: arrays that the function closes over are arguments of the program.
+        """
+        if (kind, is_small, hoists) not in self.programs:
             user_flags = os.environ.get("XLA_FLAGS", "")  # the user's flags take precedence
             device_options = {
                 n: v for n, v in self.options.get(kind, {}).items() if n not in user_flags
             }
             options = dict(self.small_options) if is_small else device_options
             options = _supported_options(**options) if options else options
-            self.programs[kind, is_small] = jax.jit(
-                self.function, static_argnames=self.static, compiler_options=options or None
+            self.programs[kind, is_small, hoists] = (
+                HoistingProgram(self.function, self.static, options)
+                if hoists
+                else jax.jit(
+                    self.function, static_argnames=self.static, compiler_options=options or None
+                )
             )
-        return self.programs[kind, is_small]
+        return self.programs[kind, is_small, hoists]
+
+    def _hoists(self, kind: str, arguments: Any, keywords: Any) -> bool:
+        """Return whether captured arrays become arguments, unless an outer program does that."""
+        return kind != "inside another program" and self.captured_by(arguments, keywords) > 0
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         kind, is_small = self.kind(arguments, keywords)
@@ -88,13 +114,16 @@ class CompiledFunction:
             arguments, keywords = (
                 _to_cpu((arguments, keywords)) if moves_to_cpu else (arguments, keywords)
             )
-            result = self.program(kind, is_small)(*arguments, **keywords)
+            program = self.program(kind, is_small, self._hoists(kind, arguments, keywords))
+            result = program(*arguments, **keywords)
             return jax.device_get(result) if moves_to_cpu else result
 
     def lower(self, *arguments: Any, **keywords: Any) -> Any:
         """Lower the function for compilation; later calls reuse the compiled program."""
         with gc_disabled():
-            return self.program(*self.kind(arguments, keywords)).lower(*arguments, **keywords)
+            kind, is_small = self.kind(arguments, keywords)
+            program = self.program(kind, is_small, self._hoists(kind, arguments, keywords))
+            return program.lower(*arguments, **keywords)
 
 
 def compile_program(
@@ -119,9 +148,14 @@ def compile_fast(
     )
 
 
-def compile_single_threaded(function: Callable[..., Any]) -> Any:
-    """Compile a function of one agent that is called often: on a CPU, with a single thread."""
+def compile_single_threaded(function: Callable[..., Any], hoists: bool = False) -> Any:
+    """Compile a function of one agent that is called often: on a CPU, with a single thread.
+
+    `hoists`: arrays that the function closes over are arguments of the program.
+    """
     options = _supported_options(**SINGLE_THREAD_OPTIONS) if jax.default_backend() == "cpu" else {}
+    if hoists:
+        return HoistingProgram(function, options=options)
     return jax.jit(function, compiler_options=options or None)
 
 

@@ -141,6 +141,7 @@ class Problem:
         self.agent_names = problem_validation.check_agent_names(agent_names, self.agents)
         self.loaded_agents: list[int] = []  # agents whose rows this process has loaded
         self._stacked: dict[tuple[str, int, Any], Rows] = {}
+        self.captured_bytes = 0  # of arrays that the losses close over, if large
         self._lower_size: int | None = None
         if jax.process_count() > 1 and any(map(callable, chain(*parts.values()))):
             self._load_local_rows()
@@ -148,7 +149,7 @@ class Problem:
             self.load(range(self.agents))
             for part in self.rows.values():
                 part.record_sizes()
-            loss_validation.check_losses(self)
+            self.captured_bytes = loss_validation.check_losses(self)
 
     def __repr__(self) -> str:
         sizes = jax.eval_shape(self.init, key(0))
@@ -173,7 +174,7 @@ class Problem:
         for part in self.rows.values():
             part.exchange_sizes()
         with raise_in_all_processes():
-            loss_validation.check_losses(self)
+            self.captured_bytes = loss_validation.check_losses(self)
 
     def load(self, agents: Agents) -> None:
         """Load the rows of these agents into this process."""
@@ -247,7 +248,10 @@ class Problem:
         train = batched_part("train")
         valid = train if self.lower is None else batched_part("valid")
         kind = self.lower_level, self.prox
-        return Objectives(train, valid, self.upper, self.lower, *kind)
+        captured = self.captured_bytes
+        return Objectives(
+            train, valid, self.upper, self.lower, *kind, captured_bytes=captured
+        )
 
     def batched_part(
         self, name: str, batch: int, stack: Callable[..., Rows], select_agents: Any

@@ -9,14 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.pytrees import Tree
+from ..hardware.captured_arrays import LARGE
 from ..hardware.compiler import compile_fast
 from .loss_errors import explain_errors, shapes
 
 PROBE = 8  # rows used to compare a loss with the average over single rows
 
 
-def check_losses(problem: Any) -> None:
-    """Check that f, g and the metrics are finite scalars that average over rows."""
+def check_losses(problem: Any) -> int:
+    """Check that f, g and the metrics are finite scalars that average over rows.
+
+    Returns the bytes of the arrays that they close over, 0 if these are small.
+    """
     x, y = problem.start(0)
     forms = lambda a: jax.tree.map(lambda a: (a.shape, a.dtype.name), a)
     other = problem.start(1)
@@ -49,7 +53,10 @@ def check_losses(problem: Any) -> None:
         return values_by_name, jax.tree.reduce(jnp.logical_or, jax.tree.map(jnp.any, gradient))
 
     x, y = jax.tree.map(perturb, (x, y))
-    values_by_name, has_gradient = jax.device_get(compile_fast()(evaluate)(x, y, rows))
+    program = compile_fast()(evaluate)
+    captured = program.captured_bytes(x, y, rows)
+    program.captured = captured if captured >= LARGE else 0
+    values_by_name, has_gradient = jax.device_get(program(x, y, rows))
     for name, values in values_by_name.items():
         _check_average(name, problem.loaded_agents, values, y)
     if not has_gradient:
@@ -57,6 +64,7 @@ def check_losses(problem: Any) -> None:
             "lower: its gradient in y is zero at a random point for every agent; it must depend "
             "on y (y_i* = argmin_y g_i is not defined otherwise)"
         )
+    return program.captured
 
 
 def _probe_rows(problem: Any, part: str) -> Tree:

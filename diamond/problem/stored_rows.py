@@ -122,6 +122,8 @@ class Objectives:
     lower_level: str = field(default="personal", metadata={"static": True})
     prox: Any = field(default=None, metadata={"static": True})
     half: bool = field(default=False, metadata={"static": True})  # losses see x as bfloat16
+    # Bytes of arrays that the losses close over; programs take these arrays as arguments.
+    captured_bytes: int = field(default=0, metadata={"static": True})
 
     def for_agent(self, agent: Any) -> "Objectives":
         """Return the objectives of one agent."""
