@@ -7,7 +7,8 @@ import typer
 
 from ..core.suggestions import did_you_mean
 from .app import Json, app, print_json, report_errors
-from .experiment_commands import File, Set, prepare_jax
+from .experiment_commands import File, Set
+from .plan_execution import prepare_jax
 from .terminal_tables import text_table
 
 if TYPE_CHECKING:

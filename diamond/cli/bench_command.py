@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .app import INTERRUPTED, Json, app, print_json, print_message, report_errors
-from .experiment_commands import Quiet, prepare_jax
+from .experiment_commands import Quiet
+from .plan_execution import prepare_jax
 from .terminal_tables import text_table
 
 if TYPE_CHECKING:

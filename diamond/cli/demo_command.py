@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .app import Json, app, print_json, print_message, report_errors
-from .experiment_commands import Out, Quiet, execute_plan, prepare_jax
+from .experiment_commands import Out, Quiet
 from .interrupt_handling import exit_on_interrupt
+from .plan_execution import execute_plan, prepare_jax
 from .sites_demo_command import demo_of_sites
 from .terminal_tables import text_table
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import typer
 
 from .app import FAILED, print_json, print_message
-from .experiment_commands import prepare_jax
 from .net_site_setup import report_site_errors
+from .plan_execution import prepare_jax
 
 MAX_DIFFERENCE = (
     1e-5  # relative difference from the simulation: float32 rounding over a hundred rounds

@@ -8,9 +8,10 @@ import typer
 
 from ..core.suggestions import did_you_mean
 from .app import DIVERGED, Json, app, print_json, print_message, report_errors
-from .experiment_commands import Quiet, Set, prepare_jax
+from .experiment_commands import Quiet, Set
 from .inspect_commands import DataFolder
 from .interrupt_handling import exit_on_interrupt
+from .plan_execution import prepare_jax
 
 if TYPE_CHECKING:
     from ..tuning.experiment_grid import TableSetting
