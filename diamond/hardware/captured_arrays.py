@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from jax.sharding import NamedSharding, PartitionSpec
 
-LARGE = 2**16  # bytes of captured arrays from which a program takes the arrays as arguments
+HOISTED_BYTES = 2**16  # bytes of captured arrays from which a program takes the arrays as arguments
 SMALLEST = 2**10  # bytes; a smaller array stays a constant, which XLA may fold
 
 Replacements = Mapping[int, Any]  # traced values by the `id` of the captured array

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.pytrees import Tree
-from ..hardware.captured_arrays import LARGE
+from ..hardware.captured_arrays import HOISTED_BYTES
 from ..hardware.compiler import compile_fast
 from .loss_errors import explain_errors, shapes
 
@@ -55,7 +55,7 @@ def check_losses(problem: Any) -> int:
     x, y = jax.tree.map(perturb, (x, y))
     program = compile_fast()(evaluate)
     captured = program.captured_bytes(x, y, rows)
-    program.captured = captured if captured >= LARGE else 0
+    program.captured = captured if captured >= HOISTED_BYTES else 0
     values_by_name, has_gradient = jax.device_get(program(x, y, rows))
     for name, values in values_by_name.items():
         _check_average(name, problem.loaded_agents, values, y)
