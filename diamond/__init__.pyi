@@ -12,6 +12,7 @@ from . import prox as prox
 from . import report as report
 from . import schedule as schedule
 from . import theory as theory
+from . import torch as torch
 from . import tree as tree
 from ._version import __version__ as __version__
 from .algorithms.adasdbo import adasdbo as adasdbo

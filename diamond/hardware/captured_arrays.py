@@ -1,8 +1,8 @@
 """Arrays that a function closes over, as arguments of its compiled program.
 
-`jax.jit` writes such arrays into the program as constants: every program holds a copy, and XLA takes
-seconds to read them. Frozen parameters of a network are the usual case. `HoistingProgram` traces
-the function once, and compiles a program that takes the arrays as arguments.
+`jax.jit` writes such arrays into the program as constants: every program holds a copy, and large
+ones make compilation slow. Frozen parameters of a network are the usual case. `HoistingProgram`
+traces the function once, and compiles a program that takes the arrays as arguments.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -133,9 +133,7 @@ def _evaluate(program: Any, arguments: Iterable[Any], replacements: Replacements
 def _run_step(jaxpr: Any, step: Any, inputs: list[Any]) -> list[Any]:
     """Run one step as it is."""
     variables = {v: a for v, a in zip(step.invars, inputs) if not isinstance(v, Literal)}
-    single = jaxpr.replace(
-        constvars=[], invars=list(variables), outvars=step.outvars, eqns=[step]
-    )
+    single = jaxpr.replace(constvars=[], invars=list(variables), outvars=step.outvars, eqns=[step])
     results: list[Any] = jaxpr_as_fun(ClosedJaxpr(single, ()))(*variables.values())
     return results
 

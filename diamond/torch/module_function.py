@@ -1,0 +1,151 @@
+"""A PyTorch module as a pytree of parameters and a JAX function of them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .torch_versions import import_torch, import_torchax
+
+Params = dict[str, jax.Array]
+
+
+def functional(module: Any) -> tuple[Params, Callable[..., Any]]:
+    """Split a module into its trainable parameters and a JAX function.
+
+    The function can be differentiated twice, compiled and mapped over agents. Parameters without
+    `requires_grad` and buffers stay as they are: large ones are arguments of the compiled program,
+    not constants in it, so a base model with LoRA needs nothing special. The module itself is not
+    changed.
+
+    Args:
+        module: a `torch.nn.Module` in eval mode, or without batch normalization and dropout.
+
+    Returns:
+        `params`, the parameters with `requires_grad` by their names, a pytree for x or y; and
+        `apply(params, *inputs, **options)`, the output of the module with its tensors as arrays.
+
+    Raises:
+        ValueError: batch normalization or dropout is active, or no parameter has `requires_grad`.
+        ImportError: torch or torchax is missing or of another version.
+    """
+    torch, torchax = import_torch(), import_torchax()
+    check_mode(module)
+    parameters = dict(module.named_parameters())
+    params = {name: to_jax(p) for name, p in parameters.items() if p.requires_grad}
+    frozen = {name: to_jax(p) for name, p in parameters.items() if not p.requires_grad}
+    frozen |= {name: to_jax(buffer) for name, buffer in module.named_buffers()}
+    if not params:
+        raise ValueError(
+            f"no parameter of the {type(module).__name__} has requires_grad, so there is nothing "
+            f"to solve for: call module.requires_grad_(True), or set it for the layers to train"
+        )
+    environment = torchax.default_env()
+
+    def apply(params: Mapping[str, Any], *inputs: Any, **options: Any) -> Any:
+        check_mode(module)  # which may have changed since
+        missing = set(params) ^ names
+        if missing:
+            raise ValueError(
+                f"the parameters given to the {type(module).__name__} differ from those of "
+                f"functional(module) in {sorted(missing)[0]!r}: give the pytree that functional "
+                f"returned, or one of its structure"
+            )
+        arrays = torchax.interop.torch_view({**frozen, **params})
+        inputs, options = torchax.interop.torch_view((inputs, options))
+        with environment:
+            output = torch.func.functional_call(module, arrays, inputs, options)
+        return torchax.interop.jax_view(_plain(output))
+
+    names = set(params)
+    return params, apply
+
+
+def function(torch_function: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn a function of tensors, such as `torch.nn.functional.cross_entropy`, into one of arrays.
+
+    Args:
+        torch_function: a function of tensors. It must not change its arguments in place, and its
+            Python control flow must not depend on the values of tensors.
+
+    Returns:
+        The same function of JAX arrays.
+    """
+    torchax = import_torchax()
+    environment = torchax.default_env()
+
+    def converted(*inputs: Any, **options: Any) -> Any:
+        inputs, options = torchax.interop.torch_view((inputs, options))
+        with environment:
+            output = torch_function(*inputs, **options)
+        return torchax.interop.jax_view(_plain(output))
+
+    return converted
+
+
+def state_dict(tree: Mapping[str, Any], agent: int | None = 0) -> dict[str, Any]:
+    """Return parameters of a run as tensors, for `module.load_state_dict(..., strict=False)`.
+
+    Args:
+        tree: parameters with the agents along the first axis, such as `run.y` or `run.x`.
+        agent: the agent whose parameters are returned; None if `tree` has no axis of agents.
+
+    Returns:
+        A tensor by the name of each parameter.
+    """
+    torch = import_torch()
+    if not isinstance(tree, Mapping) or any(isinstance(v, Mapping) for v in tree.values()):
+        raise TypeError(
+            f"state_dict takes the parameters of one module, a dict of arrays by name as "
+            f"functional(module) returns it, not {type(tree).__name__} with other containers in "
+            f"it: select the part that belongs to the module"
+        )
+    select = lambda a: np.array(a if agent is None else a[agent])
+    return {name: torch.from_numpy(select(np.asarray(a))) for name, a in tree.items()}
+
+
+def to_jax(tensor: Any) -> jax.Array:
+    """Copy a tensor into a JAX array."""
+    tensor = tensor.detach().cpu()
+    if str(tensor.dtype) == "torch.bfloat16":  # which numpy does not have
+        return jnp.asarray(tensor.float().numpy()).astype(jnp.bfloat16)
+    return jnp.asarray(tensor.numpy().copy())
+
+
+def check_mode(module: Any) -> None:
+    """Reject a module whose output is random or depends on the other rows of the batch."""
+    torch = import_torch()
+    for name, part in module.named_modules():
+        if not part.training:
+            continue
+        place = f"{type(part).__name__}{f' {name!r}' if name else ''}"
+        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+            raise ValueError(
+                f"{place} is in training mode, in which its output depends on the other rows of "
+                f"the batch: call module.eval() first, which uses the stored statistics, or use "
+                f"GroupNorm or LayerNorm"
+            )
+        if dropout := _dropout_probability(part):
+            raise ValueError(
+                f"{place} is in training mode with dropout {dropout}, so the output would be "
+                f"random: call module.eval() first, or set the probability to 0"
+            )
+
+
+def _dropout_probability(part: Any) -> float:
+    """Return the largest probability of dropout among the numbers of one submodule."""
+    torch = import_torch()
+    numbers = [part.p] if isinstance(part, torch.nn.modules.dropout._DropoutNd) else []
+    numbers += [value for name, value in vars(part).items() if "dropout" in name]
+    return max((float(n) for n in numbers if isinstance(n, int | float)), default=0.0)
+
+
+def _plain(output: Any) -> Any:
+    """Return the output of a module as containers that JAX knows: `ModelOutput` as a dict."""
+    if isinstance(output, Mapping):
+        return {name: _plain(value) for name, value in output.items()}
+    if isinstance(output, tuple | list) and not hasattr(output, "_fields"):
+        return type(output)(map(_plain, output))
+    return output
