@@ -159,9 +159,9 @@ def test_large_ring_is_built_fast_and_exactly(rule):
 def test_sparse_eigenvalues_equal_dense_ones(net):
     dense = np.linalg.eigvalsh(net.matrix)
     for dense_up_to in (0, 10_000):
-        found = spectrum.largest(net.weights, 2, 1 + 1e-7, dense_up_to)
+        found = spectrum.largest_eigenvalues(net.weights, 2, 1 + 1e-7, dense_up_to)
         np.testing.assert_allclose(found, dense[-2:], atol=1e-9)
-        found = spectrum.largest(-net.weights, 1, 1 + 1e-7, dense_up_to)
+        found = spectrum.largest_eigenvalues(-net.weights, 1, 1 + 1e-7, dense_up_to)
         np.testing.assert_allclose(found, -dense[0], atol=1e-9)
 
 

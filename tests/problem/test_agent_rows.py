@@ -146,12 +146,12 @@ def test_what_processes_measure_is_put_in_the_order_of_the_agents(monkeypatch):
     heard = lambda of: [of[agents].tobytes() for agents in whose]
     consensus, cost = GatherConsensus(whose), diamond.cost.Cost(samples=counts[:3], hvps=5)
     answers = iter([heard(values), heard(counts[:, None])])
-    monkeypatch.setattr(_gather, "everyone", lambda message: next(answers))
+    monkeypatch.setattr(_gather, "gather_messages", lambda message: next(answers))
     found, paid = consensus.local("mu", lambda: (values[:3], cost))
     np.testing.assert_array_equal(found, values)
     assert found.dtype == np.float32
     assert paid.samples.tolist() == counts.tolist() and paid.hvps == 5
     maximum = [values[agents].max(0).tobytes() for agents in whose]
-    monkeypatch.setattr(_gather, "everyone", lambda message: maximum)
+    monkeypatch.setattr(_gather, "gather_messages", lambda message: maximum)
     found, _ = consensus.maximum("mu", lambda: (values[:3], diamond.cost.Cost()))
     np.testing.assert_array_equal(found, values[3])

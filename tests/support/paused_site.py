@@ -47,7 +47,7 @@ def main(phase, round, out, back, *words):
         replace, checkpoint.replace_file = checkpoint.replace_file, write_half
     elif phase:
         hold_before(phase)
-    loss_validation.check_losses = lambda problem: None
+    loss_validation.check_losses = lambda problem: 0
     sys.argv = ["diamond", *words]
     cli.app()
 
