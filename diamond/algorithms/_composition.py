@@ -29,7 +29,7 @@ AVERAGE = AtLeast(0.3, WEIGHT)  # the same for a moving average, which lags by 1
 def choose(
     steps: Steps, order: Order | None, **arguments: Step
 ) -> tuple[Order, dict[str, Schedule]]:
-    """Choose the order of mixing, and a schedule for each name of `given`.
+    """Choose the order of mixing, and a schedule for each of `arguments`.
 
     A value of None is taken from `steps` if that is a mapping with this name. Otherwise alpha, beta
     and delta are learned during the run, and weights decay as (1 + t / 10)^(-2/3), those of
@@ -89,7 +89,7 @@ def compose_parts(
     inner: int | None = 1,
     lower_levels: tuple[str, ...] = ("personal",),
 ) -> ComposedAlgorithm:
-    """Compose a method of these parts; `moves` names the moves of x, y and z, in this order."""
+    """Compose a method of these parts; `communication` names the rules of x, y and z, in this order."""
     order, s = choose(steps, order, **numbers)
     choices = zip("xyz", STEPS, communication.split())
     return ComposedAlgorithm(

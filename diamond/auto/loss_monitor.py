@@ -12,7 +12,7 @@ and with more than MANY agents l is not sent: then nothing is monitored.
 
 The monitor's state is stored with the estimated numbers of a run, so that processes with equal
 numbers act equally: "risen", the number of rises; "shrunk", the factor of all steps of a run whose
-x or y was no longer finite, which rolls back too (`engine.rollback`); and "lost", the rounds rolled
+x or y was no longer finite, which rolls back too (`engine/rollback_policy.py`); and "lost", the rounds rolled
 back.
 """
 
@@ -28,6 +28,7 @@ from ..core import host_transfer
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..hardware.compiler import compile_fast
+from ..hardware.memory import map_in_groups
 from ..hypergradient.diagnostics.lipschitz import with_scaled_lipschitz
 from ..problem import Objectives, Rows
 from ..schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue
@@ -75,7 +76,9 @@ loss_monitor = Deferred("_loss_monitor", _evaluate)
 @compile_fast()
 def _losses(first: Objectives, x: Tree, y: Tree) -> tuple[jax.Array, jax.Array]:
     """Return f of every agent on these rows, and the number of rows."""
-    return jax.vmap(lambda first, x, y: first.f(x, y, None))(first, x, y), first.valid.count
+    evaluate = lambda first, x, y: first.f(x, y, None)
+    in_turn = getattr(first.valid, "chunk", None) is not None
+    return map_in_groups(evaluate, 1 if in_turn else None)(first, x, y), first.valid.count
 
 
 def first_rows(objectives: Objectives) -> Objectives:
@@ -85,7 +88,9 @@ def first_rows(objectives: Objectives) -> Objectives:
         if rows.stored is None:
             return rows.estimation_rows(part, ROWS)
         data = jax.tree.map(lambda a: a[:, :ROWS], rows.data)
-        return Rows(data, host_transfer.to_device(np.minimum(rows.count, ROWS)), 1)
+        return Rows(
+            data, host_transfer.to_device(np.minimum(rows.count, ROWS)), 1, chunk=rows.chunk
+        )
 
     return replace(objectives, train=cut(objectives.train, 0), valid=cut(objectives.valid, 1))
 

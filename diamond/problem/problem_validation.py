@@ -10,7 +10,7 @@ import numpy as np
 from ..core.pytrees import Tree
 from .loss_errors import shapes
 
-RESERVED_NAMES = frozenset(  # names that every evaluation uses
+RESERVED_NAMES = frozenset(  # columns of histories and tables of runs
     "round stationarity consensus y_consensus z_consensus lower_error metric definition1 "
     "upper_loss local_loss "
     "solver_error curvature disagreement samples gradients hvps jvps bytes seconds waited agents "
