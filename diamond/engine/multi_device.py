@@ -73,10 +73,10 @@ class MultiDevice(SingleRunBackend):
         train = load_part("train")
         valid = train if problem.lower is None else load_part("valid")
         losses = problem.upper, problem.lower, problem.lower_level, problem.prox
-        self.objectives = Objectives(
-            train, valid, *losses, captured_bytes=problem.captured_bytes
+        self.objectives = Objectives(train, valid, *losses, captured_bytes=problem.captured_bytes)
+        self.working = working_objectives(
+            self.objectives, precision, casts_y=not problem.has_lower_solution
         )
-        self.working = working_objectives(self.objectives, precision)
         self.rows = load_rows(problem.measured_part, 1)
         device_exchange = sharded_mixer(network, self.sharding, transport)
         self.exchange: ShardedMixer | ShardedLinkMixer = jax.tree.map(
@@ -168,7 +168,13 @@ class MultiDevice(SingleRunBackend):
         leaves, structure = jax.tree.flatten(problem.rows[part][problem.loaded_agents[0]])
         data = jax.tree.unflatten(structure, map(load_leaf, range(len(leaves))))
         row_counts = self._to_devices(counts[self.sharding.agent_at_place].astype(np.int32), CUT)
-        return Rows(data, row_counts, batch, is_sample=problem.is_sample(part))
+        return Rows(
+            data,
+            row_counts,
+            batch,
+            is_sample=problem.is_sample(part),
+            chunk=problem.chunk_rows(batch),
+        )
 
 
 def select_backend(

@@ -20,9 +20,14 @@ def product_precision(precision: Precision | None) -> AbstractContextManager[Any
     return jax.default_matmul_precision(setting) if setting else nullcontext()
 
 
-def working_objectives(objectives: Objectives, precision: Precision | None) -> Objectives:
-    """Return the objectives for the rounds; measures use the exact ones."""
+def working_objectives(
+    objectives: Objectives, precision: Precision | None, casts_y: bool = False
+) -> Objectives:
+    """Return the objectives for the rounds; measures use the exact ones.
+
+    With "bf16", losses see x and the rows as bfloat16, and y too if `casts_y`.
+    """
     if precision != "bf16":
         return objectives
     train, valid = objectives.train.to_bfloat16(), objectives.valid.to_bfloat16()
-    return replace(objectives, train=train, valid=valid, half=True)
+    return replace(objectives, train=train, valid=valid, half=True, half_y=casts_y)

@@ -40,7 +40,9 @@ class SingleDevice(SingleRunBackend):
     ):
         self.inputs = problem, network  # keeps both alive as long as the programs
         self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured_part)
-        self.working = working_objectives(self.objectives, precision)
+        self.working = working_objectives(
+            self.objectives, precision, casts_y=not problem.has_lower_solution
+        )
         self.mixing, self.sampling = make_mixer(network), sampling
         self.parallel_agents = problem.agents
         self.budget = Budget(list(self.objectives.train.count.devices()), memory)

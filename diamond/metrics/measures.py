@@ -2,7 +2,9 @@
 
     exact   stationarity, consensus, lower error and losses at y*(x), which is solved for (`exact`)
     loss    the upper loss at y*(x) alone
-    cheap   measures without y*: local loss, consensus, norms of the sampled directions
+    cheap   measures without y*: local loss, consensus, norms of the sampled directions; if y is
+            large or the lower level not convex, also the upper loss at the agents' y, the lower
+            loss, its gradient and a value gap, on fixed samples of rows (`sampled_measures`)
 
 The user's metrics are part of `exact` and `cheap`. Costs are always counted.
 """
@@ -23,6 +25,7 @@ from ..hypergradient.diagnostics.lipschitz import Probes, curvature
 from ..problem import Loss, Objectives, Problem, Rows
 from .agent_statistics import AgentStatistics
 from .exact_measures import Metrics, measure_exactly
+from .sampled_measures import measure_on_samples
 from .standard_errors import SUFFIX, average_variances
 from .upper_loss import upper_loss
 
@@ -31,6 +34,7 @@ SETS = ("exact", "loss", "cheap")
 LOSS = ("upper_loss",)
 DIRECTIONS = ("x_direction", "y_direction")
 CHEAP = ("local_loss", "consensus", "y_consensus", "z_consensus", *DIRECTIONS)
+SAMPLED = ("lower_loss", "lower_gradient", "value_gap")
 SOLVED = ("stationarity", "lower_error", "metric", "definition1", "solver_error", "curvature")
 
 
@@ -38,7 +42,7 @@ SOLVED = ("stationarity", "lower_error", "metric", "definition1", "solver_error"
 class Measures:
     """The measures of a run, and the programs that compute them."""
 
-    programs: frozenset[str]  # names in SETS, and "directions"
+    programs: frozenset[str]  # names in SETS, "sampled" and "directions"
     names: frozenset[str] | None = None  # single measures; None: all that the programs compute
     functions: tuple[tuple[str, Loss], ...] = ()  # user functions beside the problem's metrics
 
@@ -48,7 +52,7 @@ class Measures:
 
     def check_measured(self, names: Sequence[str], where: str) -> None:
         """Raise if a required measure is not computed."""
-        known = {*LOSS, *CHEAP, *SOLVED}
+        known = {*LOSS, *CHEAP, *SAMPLED, *SOLVED}
         for name in names:
             if name in known and not (
                 self.is_requested(name) and _is_computed(name, self.programs)
@@ -82,20 +86,22 @@ def parse_measures(measure: Measure | None, problem: Problem) -> Measures:
     items = [measure] if isinstance(measure, str) or callable(measure) else list(measure)
     functions = tuple((_name(item), item) for item in items if callable(item))
     names_given = [item for item in items if not callable(item)]
-    known = (*SETS, *LOSS, *CHEAP, *SOLVED, *problem.metrics)
+    known = (*SETS, *LOSS, *CHEAP, *SAMPLED, *SOLVED, *problem.metrics)
+    solves = problem.has_lower_solution
     for word in names_given:
         if word not in known:
             raise ValueError(f"measure: no measure {word!r}; {did_you_mean(str(word), known)}")
     if not items:
         raise ValueError("measure: give 'exact', 'loss', 'cheap' or at least one measure")
     if names_given in (["exact"], ["cheap"]):
-        return Measures(frozenset(_needed_programs(names_given)), None, functions)
+        return Measures(frozenset(_needed_programs(names_given, solves)), None, functions)
     names = {*names_given} - {*SETS} | {name for name, _ in functions}
-    programs = frozenset(_needed_programs([*names_given, *(["local_loss"] if functions else [])]))
+    words = [*names_given, *(["local_loss"] if functions else [])]
+    programs = frozenset(_needed_programs(words, solves))
     if "exact" in names_given:
         names |= {*LOSS, *CHEAP, *SOLVED, *problem.metrics} - {*DIRECTIONS}
     if "cheap" in names_given:
-        names |= {*CHEAP, *problem.metrics}
+        names |= {*CHEAP, *problem.metrics} | (set() if solves else {*LOSS, *SAMPLED})
     if "loss" in names_given:
         names |= {*LOSS}
     return Measures(programs, frozenset(names), functions)
@@ -112,14 +118,21 @@ def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _needed_programs(words: Sequence[str]) -> list[str]:
-    """Return the programs that compute these sets and measures."""
+def _needed_programs(words: Sequence[str], solves: bool) -> list[str]:
+    """Return the programs that compute these sets and measures.
+
+    `solves`: whether single measures may solve for y*(x) without being asked to.
+    """
     if "exact" in words or {*words} & {*SOLVED}:
         programs = ["exact"]
+    elif not solves:
+        programs = ["loss"] * ("loss" in words) + ["sampled"] * (words != ["loss"])
     else:
         loss = "loss" in words or "upper_loss" in words
-        cheap = bool({*words} - {"loss", "upper_loss"})
+        cheap = bool({*words} - {"loss", "upper_loss", *SAMPLED})
         programs = ["loss"] * loss + ["cheap"] * cheap
+    if {*words} & {*SAMPLED} and "sampled" not in programs:
+        programs.append("sampled")
     directions = "cheap" in words or {*words} & {*DIRECTIONS}
     return [*programs, *(["directions"] if directions else [])]
 
@@ -129,7 +142,9 @@ def _is_computed(name: str, programs: frozenset[str]) -> bool:
         return "directions" in programs
     if name in SOLVED:
         return "exact" in programs
-    return bool(programs & ({"exact", "loss"} if name in LOSS else {"exact", "cheap"}))
+    if name in SAMPLED:
+        return "sampled" in programs
+    return bool(programs & {"exact", "sampled", "loss" if name in LOSS else "cheap"})
 
 
 def sampled_directions(state: Any) -> dict[str, Tree]:
@@ -192,6 +207,9 @@ def measure_all(
             measures |= {"curvature": curvature(problem, x, y, probes).max()}
     elif "cheap" in programs:
         measures, per_agent = measure_cheaply(problem, rows, metrics, x, y, z, over)
+    if "sampled" in programs:
+        sampled, sampled_per_agent = measure_on_samples(problem, rows, metrics, x, y, z, over)
+        measures, per_agent = sampled | measures, sampled_per_agent | per_agent
     if "loss" in programs:
         measures["upper_loss"], guess = upper_loss(problem, x, y, guess, over)
     for name, value in directions.items() if "directions" in programs else ():

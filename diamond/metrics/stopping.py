@@ -18,7 +18,7 @@ COSTS = (*Cost._fields, "calls", "bytes", "seconds")
 ON_LINKS = ("network_seconds", "joules")  # further costs, if the network has links
 MEASURES = (
     *("metric", "upper_loss", "stationarity", "consensus", "lower_error"),
-    *("definition1", "local_loss"),
+    *("definition1", "local_loss", "lower_loss", "lower_gradient", "value_gap"),
 )
 RULE = re.compile(r"\s*(?P<sign><=|>=)\s*(?P<value>\S+)\s*")
 

@@ -28,6 +28,7 @@ Agents = Sequence[int] | np.ndarray
 LowerLevel = Literal["personal", "common"]
 SHUFFLE = 0x5EED  # seed of the row order, together with the number of rows
 PARTS = ("train", "valid", "test")
+CHUNK = 16  # least rows of a chunk in averages over all rows
 LARGE = 20_000  # numbers in y above which y*(x) is not solved for, unless asked for
 
 
@@ -249,9 +250,7 @@ class Problem:
         valid = train if self.lower is None else batched_part("valid")
         kind = self.lower_level, self.prox
         captured = self.captured_bytes
-        return Objectives(
-            train, valid, self.upper, self.lower, *kind, captured_bytes=captured
-        )
+        return Objectives(train, valid, self.upper, self.lower, *kind, captured_bytes=captured)
 
     def batched_part(
         self, name: str, batch: int, stack: Callable[..., Rows], select_agents: Any
@@ -300,7 +299,13 @@ class Problem:
         )
         data = jax.tree.map(wrap, *(self.rows[part][agent] for agent in agents))
         agent_counts = host_transfer.to_device(counts[np.asarray(agents)], np.int32)
-        return Rows(data, agent_counts, batch, is_sample=self.is_sample(part))
+        return Rows(
+            data, agent_counts, batch, is_sample=self.is_sample(part), chunk=self.chunk_rows(batch)
+        )
+
+    def chunk_rows(self, batch: int) -> int | None:
+        """Return the rows of a chunk in averages over all rows; None: all rows at once."""
+        return None if self.has_lower_solution else max(batch, CHUNK)
 
     def is_sample(self, part: str) -> bool:
         """Return whether the rows of `part` are a sample of a stream."""

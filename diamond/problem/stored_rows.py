@@ -32,6 +32,8 @@ class Rows:
     agent: Any = None  # index of the selected agent in data of all agents
     # True if the rows are a sample of a stream.
     is_sample: bool = field(default=False, metadata={"static": True})
+    # Rows of a chunk in averages over all rows; None: all rows at once.
+    chunk: int | None = field(default=None, metadata={"static": True})
 
     @property
     def stored(self) -> Any:
@@ -81,14 +83,35 @@ class Rows:
         mean = jnp.sum(jnp.where(is_row, values, 0)) / n
         return jnp.sum(jnp.where(is_row, (values - mean) ** 2, 0)) / n / jnp.maximum(n - 1, 1)
 
-    def _row_losses(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
-        """Evaluate `loss` on every single row of one agent, padding included."""
+    def _agent_data(self) -> tuple[Tree, int]:
+        """Return the rows of one agent, and their number without the padding for blocks."""
         data = self.data
         if self.agent is not None:
             data = jax.tree.map(lambda a: a[self.agent], data)
-        length = jax.tree.leaves(data)[0].shape[0] - self.batch + 1
+        return data, jax.tree.leaves(data)[0].shape[0] - self.batch + 1
+
+    def _row_losses(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
+        """Evaluate `loss` on every single row of one agent, padding included."""
+        data, length = self._agent_data()
         rows = jax.tree.map(lambda a: a[:length, None], data)
-        return jax.vmap(loss, (None, None, 0))(x, y, rows)
+        if self.chunk is None or length <= self.chunk:
+            return jax.vmap(loss, (None, None, 0))(x, y, rows)
+        # A backward pass stores the activations of one chunk.
+        evaluate = jax.checkpoint(lambda row: loss(x, y, row))
+        return jax.lax.map(evaluate, rows, batch_size=self.chunk)
+
+    def sample_rows(self, count: int, chunk: int) -> "Rows":
+        """Return the first `count` rows of one agent as all its rows, averaged in chunks.
+
+        Rows are in a random order, so that the first rows are a fixed random sample.
+        """
+        data, length = self._agent_data()
+        length = min(length, count)
+        chunk = min(chunk, length)
+        padding = -length % chunk
+        pad = lambda a: jnp.concatenate([a[:length], a[:padding]]) if padding else a[:length]
+        number = jnp.minimum(self.count, length)
+        return Rows(jax.tree.map(pad, data), number, 1, None, self.is_sample, chunk)
 
     def evaluate(self, loss: Loss, x: Tree, y: Tree, where: Where) -> jax.Array:
         """Evaluate `loss` on the rows at `where`, or on all rows if None."""
@@ -122,6 +145,7 @@ class Objectives:
     lower_level: str = field(default="personal", metadata={"static": True})
     prox: Any = field(default=None, metadata={"static": True})
     half: bool = field(default=False, metadata={"static": True})  # losses see x as bfloat16
+    half_y: bool = field(default=False, metadata={"static": True})  # and y
     # Bytes of arrays that the losses close over; programs take these arrays as arguments.
     captured_bytes: int = field(default=0, metadata={"static": True})
 
@@ -137,11 +161,17 @@ class Objectives:
 
     def f(self, x: Tree, y: Tree, where: Where) -> jax.Array:
         """Evaluate f(x, y; xi) with xi the validation rows at `where`."""
-        return self.valid.evaluate(self.upper, self.in_loss_precision(x), y, where)
+        return self._evaluate(self.valid, self.upper, x, y, where)
 
     def g(self, x: Tree, y: Tree, where: Where) -> jax.Array:
         """Evaluate g(x, y; zeta) with zeta the training rows at `where`."""
-        return self.train.evaluate(self.lower, self.in_loss_precision(x), y, where)
+        return self._evaluate(self.train, self.lower, x, y, where)
+
+    def _evaluate(self, rows: Any, loss: Loss, x: Tree, y: Tree, where: Where) -> jax.Array:
+        if not self.half_y:
+            return rows.evaluate(loss, self.in_loss_precision(x), y, where)
+        value = rows.evaluate(loss, to_bfloat16(x), to_bfloat16(y), where)
+        return value.astype(jax.tree.leaves((y, x))[0].dtype)
 
     def in_loss_precision(self, x: Tree) -> Tree:
         """Return x in the precision that the losses use."""

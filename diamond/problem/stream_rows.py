@@ -72,6 +72,10 @@ class StreamRows:
         rows: Rows = _draw_estimation_rows(self, part, count)
         return rows
 
+    def sample_rows(self, count: int, chunk: int) -> Rows:
+        """Return the first rows of one agent's sample, averaged in chunks."""
+        return self.sample.sample_rows(count, chunk)
+
     def mean(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
         """Average `loss` over one agent's sample."""
         return self.sample.mean(loss, x, y)
@@ -104,7 +108,12 @@ def _draw_estimation_rows(rows: StreamRows, part: int, count: int) -> Rows:
     def rows_of_agent(number: jax.Array) -> Tree:
         return replace(rows, number=number, batch=count).rows_at(estimation_key(part, number))
 
-    return Rows(jax.vmap(rows_of_agent)(rows.number), jnp.full_like(rows.count, count), 1)
+    return Rows(
+        jax.vmap(rows_of_agent)(rows.number),
+        jnp.full_like(rows.count, count),
+        1,
+        chunk=rows.sample.chunk,
+    )
 
 
 def full_batch_rows(large: int | None) -> int:

@@ -1,0 +1,149 @@
+"""Measures on fixed samples of rows without y*, for lower levels that are large or not convex."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..core import pytrees
+from ..core.pytrees import Tree
+from ..problem import Objectives, Rows
+from .agent_statistics import AgentStatistics
+from .exact_measures import Metrics
+
+ROWS = 1_024  # most rows per agent of the upper loss and of each metric
+LOWER_ROWS = 256  # most rows per agent of the lower loss
+STEPS = 3  # gradient steps from y to y'
+SUFFICIENT = 0.1  # least decrease of g in a step, relative to that of its linear model
+SHORTER, MOST_TRIALS = 0.3, 12  # factor of a step that is too long, and most trials of a step
+
+
+def measure_on_samples(
+    problem: Objectives,
+    rows: Rows,
+    metrics: Metrics,
+    x: Tree,
+    y: Tree,
+    z: Tree,
+    over: AgentStatistics,
+) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+    """Return measures of all agents together, and of each agent, without solving for y*.
+
+    `upper_loss` is 1/m sum_i f_i(xbar, y_i) on the first 1,024 validation rows of each agent,
+    `local_loss` the same at the agents' own x. `lower_loss` is the mean of g_i(x_i, y_i) on the
+    first 256 training rows, `lower_gradient` the root mean square of the norms of its gradients in
+    y, and `value_gap` the mean of g_i(x_i, y_i) - g_i(x_i, y_i'), where y_i' lies three backtracked
+    gradient steps from y_i: 0 at a stationary point, and at most g_i - min g_i. Metrics use the
+    first 1,024 of their rows. All averages take one mini-batch of rows at a time.
+
+    With a common lower level, the lower measures are those of 1/m sum_i g_i at the mean of y.
+    """
+    mean, level, chunk = over.average(x), problem.lower_level, problem.train.batch
+
+    def lower(problem: Objectives, x: Tree) -> Callable[[Tree], jax.Array]:
+        sample = problem.train.sample_rows(LOWER_ROWS, chunk)
+        return lambda y: sample.mean(problem.lower, x, y)
+
+    def measure_agent(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> dict[str, jax.Array]:
+        deviation = pytrees.sub(x, mean)
+        valid, tested = problem.valid.sample_rows(ROWS, chunk), rows.sample_rows(ROWS, chunk)
+        points = jax.tree.map(lambda *a: jnp.stack(a), mean, x)
+        losses = jax.lax.map(lambda x: valid.mean(problem.upper, x, y), points)
+        per_agent = {
+            "consensus": pytrees.dot(deviation, deviation),
+            "upper_loss": losses[0],
+            "local_loss": losses[1],
+        }
+        if level == "personal":
+            value = lower(problem, x)
+            descent = descend(value, jax.value_and_grad(value), y)
+            per_agent |= {
+                "lower_loss": descent.first,
+                "lower_gradient": jnp.sqrt(descent.square),
+                "value_gap": descent.first - descent.last,
+            }
+        return per_agent | {name: tested.mean(loss, x, y) for name, loss in metrics}
+
+    def pooled_loss(y: Tree) -> jax.Array:
+        evaluate = over.map_agents(lambda problem, x, y: lower(problem, x)(y))
+        return over.total(evaluate(problem, x, over.broadcast(y))) / over.count
+
+    def pooled_gradient(y: Tree) -> tuple[jax.Array, Tree]:
+        evaluate = over.map_agents(lambda problem, x, y: jax.value_and_grad(lower(problem, x))(y))
+        losses, gradients = evaluate(problem, x, over.broadcast(y))
+        return over.total(losses) / over.count, over.average(gradients)
+
+    with jax.default_matmul_precision("highest"):
+        per_agent = over.map_agents(measure_agent)(problem, rows, x, y)
+        pooled = (
+            descend(pooled_loss, pooled_gradient, over.average(y)) if level == "common" else None
+        )
+    sums = jax.tree.map(over.total, per_agent)
+    measures = {name: value / over.count for name, value in sums.items()}
+    measures["consensus"] = sums["consensus"]
+    if "lower_gradient" in per_agent and level == "personal":
+        squares = over.total(per_agent["lower_gradient"] ** 2)
+        measures["lower_gradient"] = jnp.sqrt(squares / over.count)
+    if pooled is not None:
+        measures = {
+            "lower_loss": pooled.first,
+            "lower_gradient": jnp.sqrt(pooled.square),
+            "value_gap": pooled.first - pooled.last,
+        } | measures
+        measures |= {
+            f"{name}_consensus": over.squared_deviation(value)
+            for name, value in (("y", y), ("z", z))
+            if value is not None
+        }
+    if problem.prox is not None:
+        measures["upper_loss"] += problem.prox.value(mean)
+    return measures, per_agent
+
+
+class Descent(NamedTuple):
+    """Values of a loss along a few gradient steps."""
+
+    first: jax.Array  # value at the start
+    square: jax.Array  # squared norm of the gradient there
+    last: jax.Array  # value at the end
+
+
+def descend(
+    value: Callable[[Tree], jax.Array],
+    value_and_gradient: Callable[[Tree], tuple[jax.Array, Tree]],
+    y: Tree,
+) -> Descent:
+    """Take `STEPS` gradient steps from y, each as long as decreases the value enough.
+
+    The first trial of the first step is the larger of 1 and |value| / ||gradient||^2; later steps
+    start from the length before, divided by `SHORTER`. Memory: the gradient and one more point.
+    """
+
+    def step(carry: tuple[Tree, jax.Array], _: None) -> tuple[tuple[Tree, jax.Array], Any]:
+        y, length = carry
+        loss, gradient = value_and_gradient(y)
+        square = pytrees.dot(gradient, gradient).astype(loss.dtype)
+        move = lambda length: jax.tree.map(lambda a, g: a - length.astype(a.dtype) * g, y, gradient)
+        is_enough = lambda length, after: after <= loss - SUFFICIENT * length * square
+
+        def too_long(trial: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+            length, after, count = trial
+            return ~is_enough(length, after) & (count < MOST_TRIALS)
+
+        def shorten(trial: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
+            length, count = trial[0], trial[2]
+            return length * SHORTER, value(move(length * SHORTER)), count + 1
+
+        longest = jnp.maximum(jnp.abs(loss) / square, 1)
+        length = jnp.where(length > 0, length, longest) / SHORTER
+        begin = length, jnp.full_like(loss, jnp.inf), jnp.zeros((), jnp.int32)
+        length, after, _count = jax.lax.while_loop(too_long, shorten, begin)
+        succeeds = is_enough(length, after)
+        taken = jnp.where(succeeds, length, 0)
+        last = jnp.where(succeeds, after, loss)
+        return (move(taken), length / SHORTER), Descent(loss, square, last)
+
+    leaf = jax.tree.leaves(y)[0]
+    _, steps = jax.lax.scan(step, (y, jnp.zeros((), leaf.dtype)), None, length=STEPS)
+    return Descent(steps.first[0], steps.square[0], steps.last[-1])
