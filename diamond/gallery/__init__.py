@@ -2,6 +2,7 @@
 
 from .actor_critic import MarkovGame, actor_critic
 from .distillation import distillation
+from .domain_weights import DomainWeights, domain_weights
 from .fair_weights import fair_weights
 from .hyper_cleaning import Cleaning, hyper_cleaning
 from .hyperparameter import hyperparameter
@@ -15,12 +16,14 @@ from .support_vectors import support_vectors
 
 __all__ = [
     "Cleaning",
+    "DomainWeights",
     "Evaluation",
     "MarkovGame",
     "Navigation",
     "Quadratic",
     "actor_critic",
     "distillation",
+    "domain_weights",
     "fair_weights",
     "hyper_cleaning",
     "hyperparameter",
