@@ -11,17 +11,32 @@ import numpy as np
 
 from .pytrees import Tree
 
+LARGE_ARRAY = 2**20  # bytes of an array that does not pass through the host
+
 
 def to_device(a: Any, dtype: Any = None) -> jax.Array:
     """Convert a host array like `jnp.asarray`; the array must not be changed afterwards."""
     return jax.device_put(np.asarray(a, dtype))
 
 
+def without_tensors(tree: Tree) -> Tree:
+    """Return PyTorch tensors as numpy arrays, wherever they are; other leaves stay."""
+    to_numpy = lambda a: a.detach().cpu().numpy() if hasattr(a, "detach") else a
+    return jax.tree.map(to_numpy, tree)
+
+
 def broadcast_to_agents(a: Tree, agents: int) -> Tree:
     """Repeat the arrays of `a` for every agent, along a new first axis."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(a)):
         return jax.tree.map(lambda a: jnp.broadcast_to(a, (agents, *a.shape)), a)
-    return jax.tree.map(lambda a: to_device(np.broadcast_to(np.asarray(a), (agents, *a.shape))), a)
+
+    def broadcast(a: Any) -> jax.Array:
+        shape = (agents, *a.shape)
+        if a.nbytes > LARGE_ARRAY:
+            return jnp.broadcast_to(a, shape)
+        return to_device(np.broadcast_to(np.asarray(a), shape))
+
+    return jax.tree.map(broadcast, a)
 
 
 def to_host(a: Tree) -> Tree:
@@ -29,6 +44,16 @@ def to_host(a: Tree) -> Tree:
     leaves = jax.tree.leaves(a)
     all_on_host = all(isinstance(leaf, np.ndarray) or _on_cpu(leaf) for leaf in leaves)
     return jax.tree.map(np.asarray, a) if all_on_host else a
+
+
+def copy_to_host(a: Tree) -> Tree:
+    """Return copies of the arrays on the host, which stay valid if the arrays are donated."""
+    return jax.tree.map(lambda leaf: np.array(leaf, copy=True), a)
+
+
+def copy_to_device(a: Tree) -> Tree:
+    """Return copies of the arrays on the device, which share no memory with the originals."""
+    return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), a)
 
 
 def _on_cpu(leaf: jax.Array) -> bool:

@@ -101,6 +101,7 @@ class Problem:
     ):
         compilation_cache.enable_compile_cache()
         self.convex = convex  # whether g_i is strongly convex in y
+        initial_point, init = init, lambda key: host_transfer.without_tensors(initial_point(key))
         self.upper, self.lower, self.init = upper, lower, init
         self.metrics, self.constant, self.prox = dict(metrics or {}), constant, prox
         problem_validation.check_metric_names(self.metrics)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core import host_transfer
 from ..core.pytrees import Tree
 
 
@@ -37,7 +38,7 @@ def load_rows(name: str, agent: int, source: Any) -> Tree:
                 f"agent {agent}'s {name} rows cannot be loaded: its function raised "
                 f"{type(cause).__name__}: {cause}"
             ) from cause
-    rows = jax.tree.map(np.asarray, source)
+    rows = jax.tree.map(np.asarray, host_transfer.without_tensors(source))
     leaves = jax.tree_util.tree_leaves_with_path(rows)
     if not leaves:
         raise ValueError(
