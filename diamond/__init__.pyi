@@ -18,6 +18,7 @@ from ._version import __version__ as __version__
 from .algorithms.adasdbo import adasdbo as adasdbo
 from .algorithms.aid import aid as aid
 from .algorithms.amigo import amigo as amigo
+from .algorithms.bome import bome as bome
 from .algorithms.bsa import bsa as bsa
 from .algorithms.compose import compose as compose
 from .algorithms.d_soba import d_soba as d_soba
@@ -26,9 +27,11 @@ from .algorithms.diamond_common import diamond_common as diamond_common
 from .algorithms.dsbo import dsbo as dsbo
 from .algorithms.dsgd import dsgd as dsgd
 from .algorithms.dsgda_gt import dsgda_gt as dsgda_gt
+from .algorithms.duet import duet as duet
 from .algorithms.exact_diffusion import exact_diffusion as exact_diffusion
 from .algorithms.extra import extra as extra
 from .algorithms.f2sa import f2sa as f2sa
+from .algorithms.f2sa_fused import f2sa_fused as f2sa_fused
 from .algorithms.fab import fab as fab
 from .algorithms.gossip_dsbo import gossip_dsbo as gossip_dsbo
 from .algorithms.gt_saga import gt_saga as gt_saga
@@ -43,8 +46,10 @@ from .algorithms.m_sgd import m_sgd as m_sgd
 from .algorithms.ma_dsbo import ma_dsbo as ma_dsbo
 from .algorithms.ma_soba import ma_soba as ma_soba
 from .algorithms.mdbo import mdbo as mdbo
+from .algorithms.meha import meha as meha
 from .algorithms.momentum_tracking import momentum_tracking as momentum_tracking
 from .algorithms.mrbo import mrbo as mrbo
+from .algorithms.parts.optax_optimizers import with_optimizers as with_optimizers
 from .algorithms.prometheus import prometheus as prometheus
 from .algorithms.push_diging import push_diging as push_diging
 from .algorithms.rsvrb import rsvrb as rsvrb

@@ -1,7 +1,15 @@
 """Catalogue of all methods, by name and as a table."""
 
 from .methods_table import MethodRow, describe_method, markdown, methods_table
-from .registry import COMPOSED, LEVELS, maker, methods_for, names
+from .registry import (
+    COMPOSED,
+    LEVELS,
+    maker,
+    methods_for,
+    methods_without_convexity,
+    names,
+    needs_strong_convexity,
+)
 
 __all__ = [
     "COMPOSED",
@@ -12,5 +20,7 @@ __all__ = [
     "markdown",
     "methods_for",
     "methods_table",
+    "methods_without_convexity",
     "names",
+    "needs_strong_convexity",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..interface.round_interface import NETWORKS
-from .registry import COMPOSED, LEVELS, maker, methods_for, names
+from .registry import COMPOSED, LEVELS, maker, methods_for, names, needs_strong_convexity
 
 
 class MethodRow(NamedTuple):
@@ -20,6 +20,7 @@ class MethodRow(NamedTuple):
     plan: str
     exchanges: str  # per round, and the vectors sent to each neighbour
     networks: str  # widest kind on which it is correct
+    convexity: str  # of the lower level that it needs: "strong", "any" or "-" without one
     calls: str  # oracle calls per round: mini-batch gradients of f and g, products
     reference: str
     rule: str  # verification status
@@ -33,6 +34,7 @@ class ProblemKind(NamedTuple):
 
     lower_level: str
     prox: None = None
+    has_lower_solution: bool = True
 
 
 def describe_method(name: str, level: str | None = None) -> MethodRow:
@@ -44,6 +46,9 @@ def describe_method(name: str, level: str | None = None) -> MethodRow:
     method = make()
     title, rule = _reference_and_status(make)
     solves = ", ".join(method.lower_levels)
+    convexity = "strong" if needs_strong_convexity(method) else "any"
+    if (level or method.lower_levels[0]) == "none":
+        convexity = "-"
     if hasattr(method, "specialize"):
         method = method.specialize(ProblemKind(level or method.lower_levels[0]))
     method = getattr(method, "method", method)  # without the wrapper that learns numbers
@@ -51,7 +56,9 @@ def describe_method(name: str, level: str | None = None) -> MethodRow:
     if not hasattr(method, "directions"):
         about = getattr(method, "about", "; ".join(["its own"] * 6))
         *vectors_per_stage, calls = about.split("; ")
-        return MethodRow._make((name, solves, *vectors_per_stage, networks, calls, title, rule))
+        return MethodRow._make(
+            (name, solves, *vectors_per_stage, networks, convexity, calls, title, rule)
+        )
     kind = lambda part: RULE_NAMES.get(type(part).__name__, type(part).__name__.lower())
     moves = {n: kind(v.communication) for n, v in method.variables.items()}
     same = len(set(moves.values())) == 1 and len(moves) > 1
@@ -78,6 +85,7 @@ def describe_method(name: str, level: str | None = None) -> MethodRow:
         " ".join(_moving_variables(word, method) for word in method.update_order.split()),
         exchange_text,
         networks,
+        convexity,
         _oracle_calls(method),
         title,
         rule,
@@ -97,6 +105,9 @@ def _oracle_calls(method: Any) -> str:
         "implicit": "f, g, chain, g_xy",
         "carried": "f, g, g_yy, g_xy",
         "penalty": "f, 2 g",
+        "moreau": "f, 2 g",
+        "barrier": "f, inner + 2 g",
+        "regularized": "f, g, g_yy, g_xy",
     }
     rows = "all rows" if getattr(method.estimator, "full", False) else "a batch"
     kind = type(method.directions).__name__.lower()

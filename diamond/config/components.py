@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import catalogue, network
+from ..algorithms.parts.optax_optimizers import with_optimizers
 from ..core.suggestions import did_you_mean
 from ..core.validation import as_int
 from ..interface.round_interface import Algorithm
@@ -41,12 +42,14 @@ def algorithm_names() -> list[str]:
 def read_algorithm(value: Any, base: Path | None = None) -> Component:
     """Read an algorithm from its name, or from a table with `name`, options and perhaps a `label`.
 
-    The name may refer to the user's own function, "mine.py:make", relative to `base`.
+    The name may refer to the user's own function, "mine.py:make", relative to `base`. The table
+    `optimizers` of any composed method has optimizers of optax, as in {y = "adamw(1e-3)"}.
     """
     table = as_table(value, "name", '{name = "diamond", alpha = 0.1}')
     name, label = table.pop("name"), table.pop("label", None)
     written = name.lower().replace("-", "_")
     canonical = EARLIER_NAMES.get(written, written)
+    optimizers = table.pop("optimizers", None)
     earlier = EARLIER_OPTIONS.get(canonical, {})
     table = {earlier.get(key, key): option for key, option in table.items()}
     function = None if base is None else user_function(name, base, "name")
@@ -63,6 +66,11 @@ def read_algorithm(value: Any, base: Path | None = None) -> Component:
             algorithm, options = _call_user_function(function, table)
         else:
             algorithm, options = build_with_options(canonical, catalogue.maker(canonical), table)
+        if optimizers is not None:
+            algorithm = _with_optimizers(algorithm, optimizers)
+            options = options._replace(
+                toml_values=options.toml_values | {"optimizers": dict(optimizers)}
+            )
         try:
             as_int("batch", algorithm.batch, 1)
         except ValueError as cause:
@@ -77,6 +85,21 @@ def read_algorithm(value: Any, base: Path | None = None) -> Component:
             function.reference, options.toml_values, lambda: algorithm, label, function.sources
         )
     return Component(canonical, options.toml_values, lambda: algorithm, label or written)
+
+
+def _with_optimizers(algorithm: Any, optimizers: Any) -> Any:
+    """Return the algorithm with the optimizers of this table."""
+    if not isinstance(optimizers, dict) or not all(isinstance(t, str) for t in optimizers.values()):
+        raise config_error(
+            f'must be a table of texts such as {{y = "adamw(1e-3)"}}, not {optimizers!r}',
+            "optimizers",
+        )
+    if unknown := [name for name in optimizers if name not in ("x", "y", "z")]:
+        raise config_error(f"has {unknown[0]!r}; the variables are x, y and z", "optimizers")
+    try:
+        return with_optimizers(algorithm, **optimizers)
+    except (ValueError, TypeError, ImportError) as cause:
+        raise config_error(str(cause), "optimizers") from None
 
 
 def _call_user_function(function: UserFunction, table: dict[str, Any]) -> tuple[Any, Options]:

@@ -7,9 +7,10 @@ from typing import Literal
 
 import jax
 
-from ..catalogue import methods_for
+from ..catalogue import methods_for, methods_without_convexity
 from ..core.sampling import Sampling
 from ..core.validation import as_int
+from ..hardware.compiler import optimized_compilation
 from ..interface.round_interface import NETWORKS, Algorithm
 from ..interface.traffic import message_shapes
 from ..metrics import stopping
@@ -80,14 +81,16 @@ def simulate(
             Rolled-back rounds stay counted as costs; `resolved` has the factor. None shrinks if
             alpha is learned and stops if alpha was given. A run that learns alpha always rolls back
             when its objective rises above the start (`diamond.auto.loss_monitor`).
-        on_progress: called with a `Snapshot`, from which `resume` continues to the same bits.
+        on_progress: called with a `Snapshot`, from which `resume` continues to the same bits. If y
+            is large, its arrays are valid during the call only, since rounds overwrite them.
         resume: a `Snapshot`, or an earlier run of the same problem, network, algorithm and seed, as
             in `diamond.load(folder, problem)`, to continue up to `rounds`.
         devices: devices to shard the agents over: a number, "all", "cores" (of this CPU), or a list
             (`diamond.engine.multi_device`). The trajectory is equal up to rounding; for different
             numbers of devices, 1 included, bit for bit if each device has at least two agents.
         precision: precision of products inside the losses of the rounds: "float32", "tf32", or
-            "bf16" (losses see x and rows as bfloat16). Sums, states and measures stay in float32.
+            "bf16" (losses see x and rows as bfloat16, and y too if it is large or the lower level
+            not convex). Sums, states and measures stay in float32.
             None is JAX's default (TF32 on NVIDIA GPUs, float32 elsewhere).
         memory: bytes that the run may use per device; by default all. If all agents together need
             more, they are computed in groups, with a warning.
@@ -111,6 +114,8 @@ def simulate(
     """
     check_arguments(problem, network, algorithm, rounds, every, sampling)
     warn_of_repeated_rows(problem, algorithm.batch)
+    if resume is None:
+        warn_of_convexity(problem, algorithm)
     measure = resolve_measure(measure, problem)
     seed = as_int("seed", seed)
     if on_divergence not in (None, "stop", "shrink"):
@@ -137,7 +142,11 @@ def simulate(
         raise ValueError("stop: seconds differ between processes; give samples or bytes instead")
     shrinks = on_divergence == "shrink"
     shows = progress and jax.process_index() == 0
-    with product_precision(precision), progress_display([NAME], rounds, shows) as display:
+    with (
+        product_precision(precision),
+        optimized_compilation(problem.is_large),
+        progress_display([NAME], rounds, shows) as display,
+    ):
         display.begin(NAME, rounds)
 
         def report_stage(stage: str) -> None:
@@ -257,6 +266,21 @@ def warn_of_repeated_rows(problem: Problem, batch: int) -> None:
         warnings.warn(
             f"batch = {batch}, but no agent has more than {most} training or validation rows: "
             f"every batch repeats rows, and computes them again; give batch = {most} or less",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_convexity(problem: Problem, algorithm: Algorithm) -> None:
+    """Warn of a method that needs strong convexity, on a problem that has none."""
+    if problem.convex or problem.lower_level == "none":
+        return
+    if getattr(specialize(algorithm, problem), "needs_strong_convexity", False):
+        suitable = methods_without_convexity(problem.lower_level)
+        warnings.warn(
+            f"the lower level is not strongly convex (convex=False), and this method needs strong "
+            f"convexity: where it ends may be no solution; methods that do not need it: "
+            f"{', '.join(suitable)}",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -17,6 +17,7 @@ from ..schedules.step_schedules import Constant
 
 MAX_LISTED = 16  # arrays of more numbers are described by a digest
 DIGITS = 9  # of the weights: other machines may round the last digits differently
+OPTIONAL = "optimizer"  # a field that descriptions written before do not have
 STEPS = {"x.step": "alpha", "y.step": "beta", "z.step": "delta"}
 # Fields of algorithms, and classes by their field, as descriptions written before name them.
 EARLIER_FIELDS = {
@@ -107,6 +108,7 @@ def flatten(node: Any, key: str = "") -> Description:
         return {key: f"{node.name} learned"}
     if is_dataclass(node) and not isinstance(node, type):
         parts = {field.name: getattr(node, field.name) for field in fields(node)}
+        parts = {name: part for name, part in parts.items() if name != OPTIONAL or part is not None}
         return _flatten_parts(key, parts, type(node).__name__)
     if isinstance(node, partial):
         arguments: dict[Any, Any] = {**dict(enumerate(node.args)), **node.keywords}

@@ -81,6 +81,18 @@ class AtLeast:
 
 @pytrees.pytree
 @dataclass(frozen=True)
+class Delayed:
+    """The schedule s_{t - rounds}, and s_0 before."""
+
+    of: Schedule
+    rounds: Number
+
+    def __call__(self, t: Number) -> Number:
+        return self.of(jnp.maximum(jnp.asarray(t, float) - self.rounds, 0))
+
+
+@pytrees.pytree
+@dataclass(frozen=True)
 class Ramp:
     """The schedule s_t min(1, (1 + t) / rounds)."""
 

@@ -14,7 +14,8 @@
 a is the step, ' the previous round. D starts at 0 and always sums to 0 over the agents, because the
 two ends of a link change it oppositely. The mean of s moves along the mean of d in all rules but
 `local`; gossip alone has a bias of order a if agents differ. `prox` maps s - a d (or s - a u) to
-the proximal point of the problem's regularizer before it is sent.
+the proximal point of the problem's regularizer before it is sent. If the variable has an optimizer,
+a times its update replaces -a d (or -a u); the optimizer sees d (or u), and s as its parameters.
 
 s is an average, u a total: on a directed network, tracking is AB (push-pull), correct on any
 network. The push rules send totals only, q and w, which the sender divides (push-sum): w, which
@@ -47,15 +48,30 @@ class CommunicationInputs(NamedTuple):
     d: Tree  # None in `outgoing` of a rule that sends before the gradient
     previous_d: Tree  # d of the previous round, if the rule needs it
     step: Number
+    optimizer: Any = None  # optimizer of s, if it has one
+    optimizer_state: Any = None
+
+    def descend(self, direction: Tree, base: Tree) -> Tree:
+        """Return `base` after the step along `direction`."""
+        if self.optimizer is None:
+            return pytrees.axpy(-self.step, direction, base)
+        update, _ = self.optimizer.update(direction, self.optimizer_state, self.s)
+        return pytrees.axpy(self.step, update, base)
+
+    def prox_step(self, direction: Tree) -> Number:
+        """Return the step size that a prox sees."""
+        if not hasattr(self.optimizer, "step_size"):
+            return self.step
+        return self.step * self.optimizer.step_size(direction, self.optimizer_state, self.s)
 
 
 def _step_along(
     inputs: CommunicationInputs, direction: Tree, prox: Prox | None, relax: Number | None
 ) -> Tree:
     """Return s - a d, or its prox; only the share `relax` of the step is made."""
-    stepped = pytrees.axpy(-inputs.step, direction, inputs.s)
+    stepped = inputs.descend(direction, inputs.s)
     if prox is not None:
-        stepped = prox(stepped, inputs.step)
+        stepped = prox(stepped, inputs.prox_step(direction))
     return _relax(inputs, stepped, relax)
 
 
@@ -82,6 +98,10 @@ class CommunicationRule:
     def tracker(self, memory: Any) -> Tree | None:
         """Return the network's mean direction of the previous round, if the rule tracks it."""
         return None
+
+    def step_direction(self, inputs: CommunicationInputs, sent: Message, change: Message) -> Tree:
+        """Return the direction of the step: d, or the tracker u."""
+        return inputs.d
 
 
 @pytrees.pytree
@@ -128,7 +148,7 @@ class Gossip(CommunicationRule):
     ) -> tuple[Tree, Any]:
         moved = pytrees.add(sent.average, change.average)
         if self.sends_before_gradient:
-            moved = _relax(inputs, pytrees.axpy(-inputs.step, inputs.d, moved), self.relax)
+            moved = _relax(inputs, inputs.descend(inputs.d, moved), self.relax)
         return moved, None
 
 
@@ -169,6 +189,12 @@ class Tracking(CommunicationRule):
         u = pytrees.add(inputs.memory, pytrees.sub(inputs.d, inputs.previous_d))
         return Message(_step_along(inputs, u, self.prox, self.relax), u)
 
+    def step_direction(self, inputs: CommunicationInputs, sent: Message, change: Message) -> Tree:
+        u = inputs.memory
+        if self.sends_before_gradient:
+            u = pytrees.add(sent.total, change.total)
+        return pytrees.add(u, pytrees.sub(inputs.d, inputs.previous_d))
+
     def incoming(
         self, inputs: CommunicationInputs, sent: Message, change: Message
     ) -> tuple[Tree, Any]:
@@ -176,7 +202,7 @@ class Tracking(CommunicationRule):
         if not self.sends_before_gradient:
             return moved, u
         u = pytrees.add(u, pytrees.sub(inputs.d, inputs.previous_d))
-        return _relax(inputs, pytrees.axpy(-inputs.step, u, moved), self.relax), u
+        return _relax(inputs, inputs.descend(u, moved), self.relax), u
 
 
 @pytrees.pytree
@@ -194,7 +220,7 @@ class Diffusion(CommunicationRule):
         return pytrees.zeros(s)
 
     def outgoing(self, inputs: CommunicationInputs) -> Message:
-        return Message(pytrees.sub(pytrees.axpy(-inputs.step, inputs.d, inputs.s), inputs.memory))
+        return Message(pytrees.sub(inputs.descend(inputs.d, inputs.s), inputs.memory))
 
     def incoming(
         self, inputs: CommunicationInputs, sent: Message, change: Message
@@ -228,9 +254,7 @@ class Extra(CommunicationRule):
         self, inputs: CommunicationInputs, sent: Message, change: Message
     ) -> tuple[Tree, Any]:
         c = pytrees.scale(self.share, change.average)
-        moved = pytrees.sub(
-            pytrees.axpy(-inputs.step, inputs.d, pytrees.add(inputs.s, c)), inputs.memory
-        )
+        moved = pytrees.sub(inputs.descend(inputs.d, pytrees.add(inputs.s, c)), inputs.memory)
         return moved, pytrees.axpy(-0.5, c, inputs.memory)
 
 
@@ -259,7 +283,7 @@ class Push(CommunicationRule):
 
     def outgoing(self, inputs: CommunicationInputs) -> Message:
         q, w = inputs.memory
-        return Message(None, PushSumState(pytrees.axpy(-inputs.step, inputs.d, q), w))
+        return Message(None, PushSumState(inputs.descend(inputs.d, q), w))
 
     def incoming(
         self, inputs: CommunicationInputs, sent: Message, change: Message
@@ -286,7 +310,10 @@ class PushTracking(CommunicationRule):
     def outgoing(self, inputs: CommunicationInputs) -> Message:
         (q, w), u = inputs.memory
         u = pytrees.add(u, pytrees.sub(inputs.d, inputs.previous_d))
-        return Message(None, (PushSumState(pytrees.axpy(-inputs.step, u, q), w), u))
+        return Message(None, (PushSumState(inputs.descend(u, q), w), u))
+
+    def step_direction(self, inputs: CommunicationInputs, sent: Message, change: Message) -> Tree:
+        return pytrees.add(inputs.memory[1], pytrees.sub(inputs.d, inputs.previous_d))
 
     def incoming(
         self, inputs: CommunicationInputs, sent: Message, change: Message

@@ -4,15 +4,17 @@ A method consists of five choices:
 
     directions   gradient: x      implicit(h): x, y      carried, penalty: x, y, z
     estimator    plain, average, momentum, recursive, saga
-    x, y, z      Variable(step, communication): local, gossip, tracking, extra, diffusion
+    x, y, z      Variable(step, communication): local, gossip, tracking, extra, diffusion; and
+                 perhaps an optimizer, whose update replaces the direction
     update_order "xyz": all at once; "y z x": one after another; "y*10 z*10 x": in inner loops
     lower_levels personal, common, none: supported kinds of lower level
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
+from ...auto.adaptive_optimizers import is_learned
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.pytrees import Tree
@@ -22,9 +24,11 @@ from ...problem import Objectives, Problem
 from ...schedules.learned import learned_names
 from ...schedules.step_schedules import Number, Scaled, Schedule
 from . import estimators
+from .adaptive_steps import with_adaptive_steps
 from .communication_rules import CommunicationInputs
 from .directions import Carried, Gradient
 from .learned_algorithm import with_learned_steps
+from .lower_curvature import cast_like
 from .variables import STATIC, Point
 
 STEPS = {"x": "alpha", "y": "beta", "z": "delta"}
@@ -34,10 +38,26 @@ Estimate = tuple[Point, Any]  # directions, state of the estimator
 @pytrees.pytree
 @dataclass(frozen=True)
 class Variable:
-    """Step size and communication rule of x, y or z."""
+    """Step size and communication rule of x, y or z.
+
+    With an `optimizer`, the step size is the factor of its updates, 1 unless a run rolled back.
+    """
 
     step: Schedule
     communication: Any
+    optimizer: Any = None
+
+
+class OptimizedMemory(NamedTuple):
+    """State of the communication rule, and of the optimizer, of a variable that has one."""
+
+    rule: Any
+    optimizer: Any
+
+
+def rule_memory(memory: Any) -> Any:
+    """Return the state of the communication rule."""
+    return memory.rule if isinstance(memory, OptimizedMemory) else memory
 
 
 class ComposedState(NamedTuple):
@@ -61,7 +81,7 @@ class ComposedState(NamedTuple):
 
     @property
     def u(self) -> Tree:
-        return self.memory.x
+        return rule_memory(self.memory.x)
 
 
 @pytrees.pytree
@@ -106,6 +126,11 @@ class ComposedAlgorithm:
         return self.directions.hypergradient
 
     @property
+    def needs_strong_convexity(self) -> bool:
+        """Whether the directions are defined only for a strongly convex lower level."""
+        return bool(self.directions.needs_strong_convexity)
+
+    @property
     def variables(self) -> dict[str, Variable]:
         candidates = {"x": self.x, "y": self.y, "z": self.z}
         return {name: v for name, v in candidates.items() if v is not None}
@@ -134,7 +159,10 @@ class ComposedAlgorithm:
             method = replace(self, directions=Gradient(), y=None, z=None, update_order="x")
         if problem.prox is not None:
             method = replace(method, x=_with_prox(method.x, problem.prox))
+        method = with_adaptive_steps(method, problem)
         share = 1.0 if method.y is None else method.y.communication.share_of_step
+        if is_learned(method.x.optimizer) and not learned_names(method):
+            return AdaptiveAlgorithm(**{f.name: getattr(method, f.name) for f in fields(method)})
         return with_learned_steps(method, problem, share)
 
     def with_scaled_steps(self, factor: Number) -> "ComposedAlgorithm":
@@ -144,7 +172,7 @@ class ComposedAlgorithm:
         return replace(self, **{name: smaller(v) for name, v in scalable.items()})
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
-        steps = {STEPS[name]: v.step(t) for name, v in self.variables.items()}
+        steps = {STEPS[n]: v.step(t) for n, v in self.variables.items() if v.optimizer is None}
         return steps | self.estimator.schedule_values(t)
 
     def auxiliary(self, state: ComposedState) -> Tree | None:
@@ -178,7 +206,10 @@ class ComposedAlgorithm:
         old, memory = Point(), Point()
         for name, v in self.variables.items():
             s = getattr(point, name)
-            memory = memory.with_values(**{name: v.communication.init(s)})
+            rule_state = v.communication.init(s)
+            if v.optimizer is not None:
+                rule_state = OptimizedMemory(rule_state, v.optimizer.init(s))
+            memory = memory.with_values(**{name: rule_state})
             if (
                 name in self.estimator.previous_direction_variables
                 or v.communication.needs_previous_direction
@@ -189,8 +220,23 @@ class ComposedAlgorithm:
         return ComposedState(point.x, point.y, point.z, *rest)
 
 
+@pytrees.pytree
+@dataclass(frozen=True)
+class AdaptiveAlgorithm(ComposedAlgorithm):
+    """A composed method whose optimizer of x learns the step size."""
+
+    def learned_values(self, state: ComposedState) -> dict[str, Any]:
+        """Return step sizes, as recorded in the history."""
+        return {"alpha": state.memory.x.optimizer.alpha}
+
+
 def _with_prox(x: Variable, prox: Any) -> Variable:
     rule = x.communication
+    if x.optimizer is not None and not hasattr(x.optimizer, "step_size"):
+        raise ValueError(
+            "x of this problem has a prox, which needs a step size, and an optimizer of optax has "
+            "none: leave out the optimizer of x"
+        )
     if not hasattr(rule, "prox") or (rule.sends_before_gradient and rule.vectors):
         raise ValueError(
             f"x of this problem has a prox, which {type(rule).__name__.lower()}"
@@ -231,7 +277,7 @@ class StageOfVariables(NamedTuple):
 
     def tracker(self, state: ComposedState) -> Tree | None:
         """Return the network's mean direction of x in the previous round, if x is tracked."""
-        return self.algorithm.x.communication.tracker(state.memory.x)
+        return self.algorithm.x.communication.tracker(rule_memory(state.memory.x))
 
     @property
     def sends_before_gradient(self) -> bool:
@@ -258,7 +304,11 @@ class StageOfVariables(NamedTuple):
         for name, v in self.variables.items():
             get = lambda point: getattr(point, name)
             s, memory, d, old = map(get, (state, state.memory, directions, state.old))
-            yield name, v.communication, CommunicationInputs(s, memory, d, old, v.step(t))
+            optimizer_state = None
+            if v.optimizer is not None:
+                memory, optimizer_state = memory
+            inputs = CommunicationInputs(s, memory, d, old, v.step(t), v.optimizer, optimizer_state)
+            yield name, v.communication, inputs
 
     def outgoing(self, state: ComposedState, estimate: Estimate | None, t: Number) -> Message:
         sent = {
@@ -276,6 +326,11 @@ class StageOfVariables(NamedTuple):
         for name, rule, inputs in self._rule_inputs(state, estimate, t):
             select = lambda m: Message(m.average.get(name), m.total.get(name))
             moved[name], rule_state = rule.incoming(inputs, select(sent), select(change))
+            if inputs.optimizer is not None:
+                direction = rule.step_direction(inputs, select(sent), select(change))
+                state_before = inputs.optimizer_state
+                _, new = inputs.optimizer.update(direction, state_before, inputs.s)
+                rule_state = OptimizedMemory(rule_state, cast_like(new, state_before))
             memory = memory.with_values(**{name: rule_state})
             if (
                 name in algorithm.estimator.previous_direction_variables

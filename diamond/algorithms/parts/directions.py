@@ -27,9 +27,16 @@ from .variables import STATIC, Point
 DirectionsAndCost = tuple[list[Point], Cost]
 
 
+class LowerLevelNeeds:
+    """Defaults of directions: any lower level; y may be replaced by y*(x) during the run."""
+
+    needs_strong_convexity: ClassVar[bool] = False
+    allows_solved_lower_level: ClassVar[bool] = True
+
+
 @pytrees.pytree
 @dataclass(frozen=True)
-class Gradient:
+class Gradient(LowerLevelNeeds):
     """Direction f_x(xi) of x."""
 
     hessian_batches: ClassVar[int] = 0
@@ -56,11 +63,12 @@ class Gradient:
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Implicit:
+class Implicit(LowerLevelNeeds):
     """Direction h(x, y) of x, the hypergradient, and g_y(zeta) of y."""
 
     hypergradient: Any
     variables: ClassVar[str] = "xy"
+    needs_strong_convexity = True
     splits_levels: ClassVar[bool] = False
 
     @property
@@ -89,13 +97,14 @@ class Implicit:
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Carried:
+class Carried(LowerLevelNeeds):
     """Directions f_x(xi) - g_xy(zeta_0) z of x, g_y(zeta) of y, g_yy(zeta_0) z - f_y(xi) of z.
 
     With `differences` both products are differences of gradients of g at y + r z and y - r z.
     """
 
     differences: bool = field(default=False, metadata=STATIC)
+    needs_strong_convexity = True
     hessian_batches: ClassVar[int] = 0
     variables: ClassVar[str] = "xyz"
     splits_levels: ClassVar[bool] = True
@@ -167,7 +176,7 @@ class Carried:
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Penalty:
+class Penalty(LowerLevelNeeds):
     """First-order directions of x, y and z with the lower level as a penalty.
 
     x: f_x(z) + lam (g_x(z) - g_x(y)), y: g_y, z: f_y / lam + g_y. The difference uses the same

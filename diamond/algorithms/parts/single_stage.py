@@ -19,6 +19,7 @@ class SingleStageMethod:
     sends_before_gradient: ClassVar[bool] = False
     STEPS: ClassVar[tuple[str, ...]] = ("alpha", "beta")  # schedules among its fields
     networks: ClassVar[str] = "balanced"  # widest kind of network on which it is correct
+    needs_strong_convexity: ClassVar[bool] = True
     about: ClassVar[str]  # directions; estimator; moves; plan; exchanges; calls
 
     @property
