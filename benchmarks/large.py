@@ -15,6 +15,7 @@ tiny. FILE gets one JSON line for every finished row.
 """
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -58,9 +59,7 @@ def spawn(options, *arguments):
     environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{environment.get('PYTHONPATH', '')}"
     command = [sys.executable, __file__, *map(str, arguments)]
     command += ["--small"] if options.small else []
-    outcome = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    outcome = subprocess.run(command, env=environment, capture_output=True, text=True)
     sys.stderr.write(outcome.stderr)
     if outcome.returncode:
         errors = [line for line in outcome.stderr.splitlines() if line.strip()] or ["killed"]
@@ -196,8 +195,8 @@ def measure_method(problem, name, batch, rounds, **options):
         **options,
     )
     seconds = dict(zip(run.history["round"], run.history["seconds"]))
-    before = [0, *rounds_measured]
-    spans = [(seconds[b] - seconds[a]) / (b - a) for a, b in zip(before[1:], before[2:])]
+    pairs = itertools.pairwise(rounds_measured)
+    spans = [(seconds[b] - seconds[a]) / (b - a) for a, b in pairs]
     losses = [float(v) for v in run.history["upper_loss"]]
     return {"first": walls[1], "ms": 1e3 * min(spans), "peak": peak_bytes(), "losses": losses}
 
@@ -359,7 +358,7 @@ def cleaning(options):
         rows = [
             [{"a": features[chosen[i]], "b": labels[chosen[i]]} for i in part] for part in split
         ]
-        rounds = options.rounds or (20 if options.small else 2000)
+        rounds = options.rounds or (60 if options.small else 2000)
         begun = time.perf_counter()
         channels = (4, 8) if options.small else (32, 64, 128)
         channels = channels if options.data or options.small else (16, 32)

@@ -8,6 +8,7 @@ from .hyper_cleaning import Cleaning, hyper_cleaning
 from .hyperparameter import hyperparameter
 from .meta_learning import meta_learning
 from .navigation import Navigation, navigation
+from .network_cleaning import NetworkCleaning, network_cleaning
 from .policy_evaluation import Evaluation, policy_evaluation
 from .quadratic import Quadratic, quadratic
 from .regression import regression
@@ -20,6 +21,7 @@ __all__ = [
     "Evaluation",
     "MarkovGame",
     "Navigation",
+    "NetworkCleaning",
     "Quadratic",
     "actor_critic",
     "distillation",
@@ -29,6 +31,7 @@ __all__ = [
     "hyperparameter",
     "meta_learning",
     "navigation",
+    "network_cleaning",
     "policy_evaluation",
     "quadratic",
     "regression",

@@ -11,6 +11,7 @@ import numpy as np
 from ..core.pytrees import Tree
 from ..core.validation import as_int
 from ..problem import LowerLevel, Problem
+from ._separation import auc
 from ._transformer import initialize, token_losses
 
 SUCCESSORS = 4  # likely successors of a token
@@ -32,8 +33,7 @@ class DomainWeights(Problem):
 
     def auc(self, x: Any) -> float:
         """Return the probability that a clean source has a larger weight than a noisy source."""
-        weights = self.weights(x)
-        return float(_auc(jnp.asarray(weights), self.clean))
+        return float(auc(jnp.asarray(self.weights(x)), self.clean))
 
 
 def domain_weights(
@@ -121,7 +121,7 @@ def domain_weights(
     metrics: dict[str, Any] = {"test_loss": upper}
     if noise:
         metrics["clean_weight"] = lambda x, y, rows: jnp.sum(jnp.where(clean, jax.nn.softmax(x), 0))
-        metrics["auc"] = lambda x, y, rows: _auc(x, clean)
+        metrics["auc"] = lambda x, y, rows: auc(x, clean)
     problem = DomainWeights(
         upper,
         lower,
@@ -139,12 +139,6 @@ def domain_weights(
 
 def _source_names(clean: np.ndarray) -> list[str]:
     return [f"{'clean' if is_clean else 'noise'} {k}" for k, is_clean in enumerate(clean)]
-
-
-def _auc(x: jax.Array, clean: np.ndarray) -> jax.Array:
-    """Return the share of pairs of a clean and another source in which the clean one is larger."""
-    difference = x[clean][:, None] - x[~clean]
-    return jnp.mean(jnp.where(difference > 0, 1.0, jnp.where(difference < 0, 0.0, 0.5)))
 
 
 def _write_texts(

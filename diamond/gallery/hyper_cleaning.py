@@ -61,7 +61,7 @@ def hyper_cleaning(
         sigmoid(x) < 1/2.
     """
     train, valid, test = check_labels(train, valid, test, classes=classes)
-    train = _with_weight_index(train)
+    train = with_weight_index(train)
     features = np.shape(train[0]["a"])[1]
     train, wrong = corrupt(train, corrupted, classes, seed)
 
@@ -110,7 +110,7 @@ def corrupt(
     return corrupted_rows, wrong
 
 
-def _with_weight_index(train: Sequence[Any]) -> Sequence[Any]:
+def with_weight_index(train: Sequence[Any]) -> Sequence[Any]:
     """Return rows with the index of their entry of x: "k"."""
     has_sources = ["k" in rows for rows in train]
     if not any(has_sources):

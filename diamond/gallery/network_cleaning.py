@@ -1,0 +1,107 @@
+"""Cleaning of the training rows of a convolutional network by one weight per row."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.pytrees import Tree
+from ..core.validation import as_int
+from ..problem import LowerLevel, Problem
+from ._convolutions import image_shape, initialize, logits
+from ._labels import check_labels
+from ._separation import auc
+from .hyper_cleaning import corrupt, with_weight_index
+
+
+class NetworkCleaning(Problem):
+    """A problem that knows which entries of x belong to rows with wrong labels."""
+
+    wrong: np.ndarray  # (numbers in x,) of bool
+
+    def auc(self, x: Any) -> float:
+        """Return the probability that a right row has a larger weight than a wrong row."""
+        mean = np.asarray(x).reshape(-1, self.wrong.size).mean(0)
+        return float(auc(jnp.asarray(mean), ~self.wrong))
+
+
+def network_cleaning(
+    train: Sequence[Tree],
+    valid: Sequence[Tree],
+    test: Sequence[Tree] | None = None,
+    classes: int = 10,
+    corrupted: float = 0.4,
+    channels: Sequence[int] = (16, 32),
+    shape: Sequence[int] = (),
+    regularizer: float = 1e-4,
+    seed: int = 0,
+    lower_level: LowerLevel = "personal",
+    remat: bool = False,
+) -> NetworkCleaning:
+    """Make a problem that finds wrong training labels of a convolutional network.
+
+        f_i = cross-entropy on clean validation rows
+        g_i = mean_r sigmoid(x_k(r)) cross-entropy(y; r) + regularizer ||y||^2 on training rows
+
+    As `hyper_cleaning`, with a network as y: not convex, so that runs are measured without y*(x).
+    x is shared: one number for every training row of every agent, starting at 0.
+
+    Args:
+        train, valid, test: rows {"a": images, flattened to (n, p) or not, "b": labels (n,)} per
+            agent. Training rows may have a leaf "k", integers from 0: rows of one source (an
+            annotator, a sensor) then share a weight across agents.
+        classes: number of classes.
+        corrupted: share of training rows (or sources) whose labels are changed; 0: none.
+        channels: channels of the convolutions, one number for each block of the network.
+        shape: height, width and colors of an image; by default those of a square image.
+        regularizer: weight of ||y||^2.
+        seed: seed of the corruption.
+        lower_level: "personal": each agent trains its own network. "common": one network for all.
+        remat: compute activations again in the backward pass instead of storing them.
+
+    Returns:
+        The problem; its metrics are the accuracy on `test`, and `auc` of right against wrong rows.
+    """
+    train, valid, test = check_labels(train, valid, test, classes=classes)
+    for count in channels:
+        as_int("channels", count, 1)
+    train = with_weight_index(train)
+    size = prod(np.shape(train[0]["a"])[1:])
+    height, width, colors = tuple(shape) or image_shape(size)
+    if height * width * colors != size:
+        raise ValueError(f"shape = {tuple(shape)}, but rows have {size} features")
+    train, wrong = corrupt(train, corrupted, classes, seed)
+
+    def init(key: jax.Array) -> tuple[Tree, Tree]:
+        return jnp.zeros(wrong.size), initialize(key, colors, channels, classes)
+
+    def scores(y: Tree, rows: Any) -> jax.Array:
+        return logits(y, rows["a"].reshape(-1, height, width, colors))
+
+    def cross_entropies(y: Tree, rows: Any) -> jax.Array:
+        log_shares = jax.nn.log_softmax(scores(y, rows))
+        return -jnp.take_along_axis(log_shares, rows["b"][:, None], 1)[:, 0]
+
+    def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return jnp.mean(cross_entropies(y, rows))
+
+    def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        square = sum(jnp.sum(leaf * leaf) for leaf in jax.tree.leaves(y))
+        weights = jax.nn.sigmoid(x[rows["k"]])
+        return jnp.mean(weights * cross_entropies(y, rows)) + regularizer * square
+
+    def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return jnp.mean(jnp.argmax(scores(y, rows), 1) == rows["b"])
+
+    metrics: dict[str, Any] = {"accuracy": accuracy}
+    if wrong.any():
+        metrics["auc"] = lambda x, y, rows: auc(x, ~wrong)
+    parts = train, valid, test
+    problem = NetworkCleaning(
+        upper, lower, init, *parts, metrics, lower_level=lower_level, convex=False, remat=remat
+    )
+    problem.wrong = wrong
+    return problem
