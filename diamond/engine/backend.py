@@ -32,6 +32,7 @@ class Backend(Protocol):
     rounds: MemoryBoundedProgram
     measurement_programs: dict[Any, MemoryBoundedProgram]  # compiled programs that measure
     shared: NamedSharding | None  # sharding that replicates on every device
+    donates: bool  # whether rounds overwrite the progress before them
     groups: Any
     consensus: Consensus
 
@@ -72,6 +73,7 @@ class SingleRunBackend(ABC):
     """Backend with one run; a subclass lays out its arrays and advances it."""
 
     lanes = False
+    is_laid_out = False  # whether `initial_run_progress` lays out its arrays on the devices
 
     def combine(self, algorithms: Sequence[Algorithm]) -> Algorithm:
         (algorithm,) = algorithms
@@ -83,7 +85,8 @@ class SingleRunBackend(ABC):
 
     def initial_progress(self, algorithm: Any, starts: Sequence[Start]) -> Progress:
         ((x, y),) = starts
-        return self.scatter_progress(self.initial_run_progress(algorithm, x, y))
+        progress = self.initial_run_progress(algorithm, x, y)
+        return progress if self.is_laid_out else self.scatter_progress(progress)
 
     def run_rounds(
         self, algorithm: Any, seeds: Sequence[int], progress: Progress, until: int

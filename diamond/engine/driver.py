@@ -105,7 +105,10 @@ class Driver:
         if self.compiled is self.algorithm:
             return
         begun = time.perf_counter()
-        self._run_backend(self.progress, first_stop(self.t, self.progress.link_states))
+        if self.backend.donates:
+            self.progress, _ = self._run_backend(self.progress, self.t)
+        else:
+            self._run_backend(self.progress, first_stop(self.t, self.progress.link_states))
         self.compile_seconds += time.perf_counter() - begun
         self.compiled = self.algorithm
 

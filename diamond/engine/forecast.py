@@ -8,6 +8,7 @@ import numpy as np
 
 from ..core import cost_counter
 from ..core.sampling import Sampling
+from ..hardware.compiler import optimized_compilation
 from ..interface.round_interface import Algorithm
 from ..metrics.measures import Measure, parse_measures
 from ..network import Network
@@ -57,7 +58,11 @@ def forecast(
     A run that does not fit its devices, or `memory` bytes of each, is rejected as by `simulate`.
     """
     check_arguments(problem, network, algorithm, rounds, every, sampling)
-    with product_precision(precision), warnings.catch_warnings():
+    with (
+        product_precision(precision),
+        optimized_compilation(problem.is_large),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # the run itself will give these warnings
         backend = select_backend(
             problem, network, algorithm.batch, sampling, devices, precision, memory
@@ -105,14 +110,14 @@ def _time_rounds(run: SingleDriver, rounds: int, compiling: float) -> _Timings:
     count, elapsed = 0, 0.0
     while elapsed < ENOUGH and count < rounds:
         count = min(max(1, 2 * count), rounds)
-        run.progress, before = start, run.seconds
-        run.progress, _ = run.run_rounds(count)
+        run.progress, before = run.progress if run.backend.donates else start, run.seconds
+        run.progress, _ = run.run_rounds(run.t + count)
         elapsed = run.seconds - before
     first, second = (_timed_evaluation(run) for _ in range(2))
     samples_drawn = float(cost_counter.total(run.backend.gather(run.progress.spent)).mean(0)[0])
-    rounds_timed = max(count, 1)
+    rounds_timed, rounds_made = max(count, 1), max(run.t, 1)
     return _Timings(
-        compiling + first - second, elapsed / rounds_timed, second, samples_drawn / rounds_timed
+        compiling + first - second, elapsed / rounds_timed, second, samples_drawn / rounds_made
     )
 
 

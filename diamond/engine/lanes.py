@@ -48,6 +48,7 @@ class LaneBackend:
     """
 
     lanes = True
+    donates = False
     agents: int | None = None
     shared: NamedSharding | None = None
     groups: Any = None

@@ -59,6 +59,7 @@ class MultiDevice(SingleRunBackend):
             raise ValueError("channels are simulated on one device; leave devices out")
         mesh_devices = resolve_devices(devices)
         self.mesh = Mesh(np.array(mesh_devices), (AXIS,))
+        self.donates = problem.is_large  # rounds overwrite the progress before
         self.sharding, self.sampling = AgentSharding(problem.agents, len(mesh_devices)), sampling
         self.agents, self.shared = problem.agents, NamedSharding(self.mesh, ALL)
         agents_of_process = [
@@ -96,7 +97,11 @@ class MultiDevice(SingleRunBackend):
         self.budget = Budget(mesh_devices, memory)
         self.measurement_programs: dict[Any, MemoryBoundedProgram] = {}
         self.rounds = MemoryBoundedProgram(
-            _run_rounds, self.parallel_agents, self.budget, WORK, REMEDY
+            _donating_run_rounds if self.donates else _run_rounds,
+            self.parallel_agents,
+            self.budget,
+            WORK,
+            REMEDY,
         )
 
     def initial_run_progress(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
@@ -115,6 +120,8 @@ class MultiDevice(SingleRunBackend):
 
     def gather(self, tree: Tree) -> Tree:
         """Gather arrays of all agents into this process."""
+        if self.donates and jax.process_count() == 1:  # without a copy on every device
+            return jax.tree.map(lambda a: np.asarray(a)[: self.agents], tree)
         gathered = jax.jit(_without_padding, static_argnums=1, out_shardings=self.shared)(
             tree, self.agents
         )
@@ -132,6 +139,8 @@ class MultiDevice(SingleRunBackend):
         first_failed = int(np.min(self.gather(failed_rounds)))
         if first_failed == until:
             return after, True
+        if self.donates:  # the progress before is overwritten
+            return after._replace(t=self._to_devices(np.int32(first_failed + 1), ALL)), False
         after, _ = jax.block_until_ready(
             self.rounds(*inputs, progress, first_failed + 1, **options)
         )
@@ -200,8 +209,7 @@ def _without_padding(tree: Tree, count: int) -> Tree:
     return jax.tree.map(lambda a: a[:count], tree)
 
 
-@compile_program("sampling", "mesh", "size", options=MULTI_DEVICE_ROUND_OPTIONS)
-def _run_rounds(
+def _run_rounds_until(
     algorithm: Algorithm,
     problem: Objectives,
     mixing: ShardedMixer | ShardedLinkMixer,
@@ -245,6 +253,13 @@ def _run_rounds(
         check_vma=False,
     )
     return sharded_rounds(algorithm, problem, mixing, agents, key, progress, jnp.int32(until))
+
+
+_STATIC = ("sampling", "mesh", "size")
+_run_rounds = compile_program(*_STATIC, options=MULTI_DEVICE_ROUND_OPTIONS)(_run_rounds_until)
+_donating_run_rounds = compile_program(
+    *_STATIC, options=MULTI_DEVICE_ROUND_OPTIONS, donated=("progress",)
+)(_run_rounds_until)
 
 
 def resolve_devices(devices: Devices) -> list[jax.Device]:

@@ -85,17 +85,23 @@ class Recorder:
         self.per_agent.append(dict(per_agent))
         return entry
 
-    def inspect(self, state: Any, rounds: int) -> None:
+    def inspect(
+        self, state: Any, rounds: int, to_host: Callable[[Tree], Tree] | None = None
+    ) -> None:
         """Compare the state of the last entry with the best one, and warn of signs of trouble.
 
         Args:
             state: state of all agents, as arrays of this process.
             rounds: rounds of the whole run.
+            to_host: copies a new best point, if later rounds overwrite the state.
         """
         entry = self.entries[-1]
         for message in self.warnings.check_entry(entry, state, self.steps.algorithm, rounds):
             warnings.warn(message, RuntimeWarning, stacklevel=5)
-        self.best = best_point.better_point(self.best, entry, state.x, state.y)
+        best = best_point.better_point(self.best, entry, state.x, state.y)
+        if to_host and best is not None and best is not self.best:
+            best = best._replace(x=to_host(best.x), y=to_host(best.y))
+        self.best = best
 
     def warn_of_standstill(self, x: Any, label: str) -> None:
         """Warn of a run that has ended where it began."""

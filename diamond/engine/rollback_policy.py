@@ -53,6 +53,10 @@ class RollbackPolicy:
         """Save this state; the oldest state other than the start is dropped."""
         self.recent = [*self.recent, progress][-SAVED_STATES:]
 
+    def save_lowest(self, progress: Progress) -> None:
+        """Save the state with the lowest monitored loss so far."""
+        self.lowest = progress
+
     def pop_target(self) -> Progress:
         """Return the last state where x and y were not yet large; the next time, an earlier one."""
         index = loss_monitor.rollback_index(
@@ -87,15 +91,16 @@ class RollbackPolicy:
         """Restore the states in `arrays`, with the shapes of `example`."""
         self.recent = [scatter_progress(state) for state in saved_states(example, arrays)]
         if f"{LOWEST_STATE}.t" in arrays:
-            self.lowest = scatter_progress(_state_named(LOWEST_STATE, example, arrays))
+            self.lowest = scatter_progress(state_named(LOWEST_STATE, example, arrays))
 
 
 def saved_states(example: Progress, arrays: Mapping[str, Any]) -> list[Progress]:
     """Return the states of the last rounds in `arrays`, with the shapes of `example`."""
     present = takewhile(lambda i: f"{RECENT_STATES}[{i}].t" in arrays, count())
-    return [_state_named(f"{RECENT_STATES}[{i}]", example, arrays) for i in present]
+    return [state_named(f"{RECENT_STATES}[{i}]", example, arrays) for i in present]
 
 
-def _state_named(prefix: str, example: Progress, arrays: Mapping[str, Any]) -> Progress:
+def state_named(prefix: str, example: Progress, arrays: Mapping[str, Any]) -> Progress:
+    """Return the state in `arrays` whose names begin with `prefix`."""
     names = named_arrays(example)
     return from_named_arrays(example, {name: arrays[f"{prefix}{name}"] for name in names})

@@ -77,6 +77,21 @@ def initial_progress_with_links(
     return progress._replace(link_states=mixer.start(message_shapes(algorithm, problem, x, y)))
 
 
+def without_shared_buffers(progress: Progress, start: pytrees.Tree) -> Progress:
+    """Copy arrays of `progress` that share memory with each other or with `start`.
+
+    A program cannot overwrite an array that is needed twice.
+    """
+    seen = {leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(start)}
+
+    def copy_if_shared(leaf: jax.Array) -> jax.Array:
+        leaf = jnp.copy(leaf) if leaf.unsafe_buffer_pointer() in seen else leaf
+        seen.add(leaf.unsafe_buffer_pointer())
+        return leaf
+
+    return jax.tree.map(copy_if_shared, progress)
+
+
 def first_stop(t: int, link_states: Any) -> int:
     """Return the round to stop at in the call that compiles a program.
 
@@ -203,8 +218,7 @@ def run_round(
     return Progress(t + 1, *after)
 
 
-@compile_program("sampling", "size")
-def run_rounds(
+def run_rounds_until(
     algorithm: Algorithm,
     problem: Objectives,
     mixer: Mixing,
@@ -230,3 +244,8 @@ def run_rounds(
         return progress, pytrees.finite((progress.state.x, progress.state.y))
 
     return jax.lax.while_loop(unfinished, body, (progress, jnp.bool_(True)))
+
+
+run_rounds = compile_program("sampling", "size")(run_rounds_until)
+# Overwrites the arrays of the progress before, for a large y.
+donating_run_rounds = compile_program("sampling", "size", donated=("progress",))(run_rounds_until)

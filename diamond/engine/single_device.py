@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
+from ..core import host_transfer
 from ..core.pytrees import Tree
 from ..core.sampling import Sampling
 from ..hardware.memory import Budget, MemoryBoundedProgram
@@ -21,8 +22,10 @@ from .round_program import (
     WORK,
     Progress,
     agents_in_parallel,
+    donating_run_rounds,
     initial_progress_with_links,
     run_rounds,
+    without_shared_buffers,
 )
 
 
@@ -38,31 +41,38 @@ class SingleDevice(SingleRunBackend):
         precision: Precision | None = None,
         memory: int | None = None,
     ):
+        self.donates = problem.is_large  # rounds overwrite the progress before
         self.inputs = problem, network  # keeps both alive as long as the programs
         self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured_part)
         self.working = working_objectives(
             self.objectives, precision, casts_y=not problem.has_lower_solution
         )
         self.mixing, self.sampling = make_mixer(network), sampling
-        self.parallel_agents = problem.agents
+        self.parallel_agents = 1 if problem.is_large else problem.agents
         self.budget = Budget(list(self.objectives.train.count.devices()), memory)
         self.measurement_programs: dict[Any, MemoryBoundedProgram] = {}
         self.rounds = MemoryBoundedProgram(
-            run_rounds, agents_in_parallel(self.working.train), self.budget, WORK, REMEDY
+            donating_run_rounds if self.donates else run_rounds,
+            agents_in_parallel(self.working.train),
+            self.budget,
+            WORK,
+            REMEDY,
         )
 
     agents: int | None = None  # no padding
+    is_laid_out = True
     shared: NamedSharding | None = None
     groups: Any = None  # numbers are estimated for all agents at once
     consensus: Consensus = SingleProcess()
 
     def initial_run_progress(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
         """Return the progress of all agents before round 0."""
-        return initial_progress_with_links(algorithm, self.objectives, self.mixing, x, y)
+        progress = initial_progress_with_links(algorithm, self.objectives, self.mixing, x, y)
+        return without_shared_buffers(progress, (x, y)) if self.donates else progress
 
     def scatter_progress(self, progress: Progress) -> Progress:
         """Lay out the progress of all agents for `run_until`."""
-        return progress
+        return host_transfer.copy_to_device(progress) if self.donates else progress
 
     def scatter(self, tree: Tree) -> Tree:
         """Distribute arrays of all agents over the devices."""

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from ..auto.loss_monitor import EXPLODED, next_step_scale
+from ..core.host_transfer import copy_to_host
 from ..core.sampling import Sampling
 from ..interface.round_interface import Algorithm
 from ..metrics.divergence import (
@@ -26,6 +27,7 @@ from ..records.run import Run
 from ..records.snapshot import Snapshot
 from .divergence_diagnosis import divergence_error
 from .driver import Driver
+from .host_rollback_policy import HostRollbackPolicy
 from .recorder import OnEvaluation
 from .rollback_policy import RollbackPolicy, largest_norm
 from .round_program import Progress, from_named_arrays, named_arrays
@@ -50,7 +52,11 @@ class SingleDriver(Driver):
         runs = [(algorithm, seed)]
         super().__init__(problem, network, runs, sampling, backend, measures, estimates)
         (self.policy,), (self.recorder,) = self.steps, self.recorders
-        self.rollback = RollbackPolicy(self.progress, [], enabled=shrink)
+        self.rollback: RollbackPolicy = (
+            HostRollbackPolicy(self.progress, backend, shrink, self.policy.context)
+            if backend.donates
+            else RollbackPolicy(self.progress, [], enabled=shrink)
+        )
         begun = time.perf_counter()
         self.measurement.start_compiling(self.progress)
         self.compile_seconds = time.perf_counter() - begun
@@ -88,7 +94,11 @@ class SingleDriver(Driver):
     def evaluate(self, on_evaluation: OnEvaluation | None, rounds: int) -> None:
         """Measure a run of `rounds` rounds."""
         self.measure()
-        self.recorder.inspect(self._gather(self.progress).state, rounds)
+        if self.backend.donates:  # the best point is copied to the host, nothing else
+            to_host = lambda point: copy_to_host(self.backend.gather(point))
+            self.recorder.inspect(self.progress.state, rounds, to_host)
+        else:
+            self.recorder.inspect(self._gather(self.progress).state, rounds)
         if on_evaluation:
             on_evaluation(dict(self.recorder.entries[-1]))
 
@@ -101,6 +111,8 @@ class SingleDriver(Driver):
         if is_lost:
             t = int(after.t) - 1
             if not self._shrink_steps(after, f"x or y is lost in round {t}"):
+                if self.backend.donates:
+                    raise self._error_without_last_state(after)
                 last_finite, _ = self._run_backend(self.progress, t)  # reproduces the same bits
                 raise self._divergence_error(last_finite)
             return False
@@ -161,7 +173,7 @@ class SingleDriver(Driver):
     def _reestimate(self, forget: bool = False) -> None:
         self.reestimate(forget)
         if self.policy.loss_is_lowest:
-            self.rollback.lowest = self.progress
+            self.rollback.save_lowest(self.progress)
 
     def _divergence_error(self, last_finite: Progress) -> Diverged:
         """Run the round after `last_finite` again and return its error."""
@@ -169,6 +181,17 @@ class SingleDriver(Driver):
         last_finite, after = self._gather(last_finite), self._gather(after)
         inputs = self.policy, self.seeds[0], self.sampling, last_finite, after
         return divergence_error(*inputs, self.recorder.run(last_finite))
+
+    def _error_without_last_state(self, after: Progress) -> Diverged:
+        """Return the error of a run whose last finite state was overwritten."""
+        t = int(after.t) - 1
+        cause = explain_divergence(self.policy.context, self.policy.algorithm, t, after.state)
+        message = (
+            f"diverged in round {t}: x or y is not finite; {cause}. `run` of this error has the "
+            f"history and the best point"
+        )
+        run = self.recorder.run(self._gather(after))
+        return Diverged(message, t, "x or y", replace(run, status="diverged", message=message))
 
     def _shrink_steps(self, after: Progress, reason: str) -> bool:
         """Roll back a broken run; return False if not allowed, or if that did not help before."""

@@ -1,8 +1,9 @@
 """Compilation of programs for the device in use, with suitable effort."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -37,6 +38,19 @@ MEASURE_OPTIONS = {"gpu": {"xla_gpu_enable_triton_gemm": False}, "cpu": LIGHT_OP
 SINGLE_THREAD_OPTIONS = {"xla_cpu_scheduler_type": 1}
 
 
+_optimizes: ContextVar[bool] = ContextVar("optimizes", default=False)
+
+
+@contextmanager
+def optimized_compilation(is_large: bool) -> Iterator[None]:
+    """Inside the context, `compile_fast` optimizes and stays on the device, if y `is_large`."""
+    token = _optimizes.set(is_large or _optimizes.get())
+    try:
+        yield
+    finally:
+        _optimizes.reset(token)
+
+
 class CompiledFunction:
     """A function compiled by `jax.jit`, with options for the kind of device in use.
 
@@ -55,10 +69,13 @@ class CompiledFunction:
         small: int,
         small_options: Mapping[str, Any],
         on_cpu_if_small: bool = False,
+        donated: tuple[str, ...] = (),
     ):
         self.function, self.static, self.options = function, static, options
         self.small, self.small_options, self.on_cpu_if_small = small, small_options, on_cpu_if_small
+        self.donated = donated  # arguments whose arrays the program may overwrite
         self.programs: dict[Any, Any] = {}
+        self.hoisting_programs: dict[Any, Any] = {}
         self.captured = 0  # bytes of arrays that the function itself closes over
 
     def captured_bytes(self, *arguments: Any) -> int:
@@ -76,6 +93,8 @@ class CompiledFunction:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return "inside another program", False  # which has its own options
         kind = jax.default_backend()
+        if self.on_cpu_if_small and _optimizes.get():
+            return kind, False
         if kind != "cpu" and not (self.on_cpu_if_small and _cpu_device() and _is_local(leaves)):
             return kind, False
         size = sum(getattr(leaf, "nbytes", 0) for leaf in leaves)
@@ -87,21 +106,25 @@ class CompiledFunction:
 
         `hoists`: arrays that the function closes over are arguments of the program.
         """
-        if (kind, is_small, hoists) not in self.programs:
+        programs = self.hoisting_programs if hoists else self.programs
+        if (kind, is_small) not in programs:
             user_flags = os.environ.get("XLA_FLAGS", "")  # the user's flags take precedence
             device_options = {
                 n: v for n, v in self.options.get(kind, {}).items() if n not in user_flags
             }
             options = dict(self.small_options) if is_small else device_options
             options = _supported_options(**options) if options else options
-            self.programs[kind, is_small, hoists] = (
-                HoistingProgram(self.function, self.static, options)
+            programs[kind, is_small] = (
+                HoistingProgram(self.function, self.static, options, self.donated)
                 if hoists
                 else jax.jit(
-                    self.function, static_argnames=self.static, compiler_options=options or None
+                    self.function,
+                    static_argnames=self.static,
+                    donate_argnames=self.donated,
+                    compiler_options=options or None,
                 )
             )
-        return self.programs[kind, is_small, hoists]
+        return programs[kind, is_small]
 
     def _hoists(self, kind: str, arguments: Any, keywords: Any) -> bool:
         """Return whether captured arrays become arguments, unless an outer program does that."""
@@ -131,9 +154,15 @@ def compile_program(
     options: Mapping[str, Mapping[str, Any]] = ROUND_OPTIONS,
     small: int = 2**18,
     small_options: Mapping[str, Any] = UNFUSED_OPTIONS,
+    donated: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], CompiledFunction]:
-    """Compile a long-running function; arguments named in `static` are part of the program."""
-    return lambda function: CompiledFunction(function, static, options, small, small_options)
+    """Compile a long-running function; arguments named in `static` are part of the program.
+
+    The program may overwrite the arrays of the arguments named in `donated`, which are deleted.
+    """
+    return lambda function: CompiledFunction(
+        function, static, options, small, small_options, donated=donated
+    )
 
 
 def compile_fast(

@@ -101,6 +101,9 @@ def cause_of_nonfinite(names: Collection[str], metrics: Collection[str], round: 
 def explain_divergence(context: ResolutionContext, algorithm: Algorithm, t: int, state: Any) -> str:
     """Explain the likely cause from the curvature of the lower level at the start."""
     numbers = {name: float(value) for name, value in algorithm.schedule_values(t).items()}
+    if not context.problem.has_lower_solution:  # no curvature of a network
+        steps = ", ".join(f"{name} = {value:.3g}" for name, value in numbers.items())
+        return f"the steps are too long ({steps or 'learned ones'}): divide beta by ten, then alpha"
     start = dataclasses.replace(context, current_point=None).point
     (largest,), _ = context.consensus.maximum(
         "start", lambda: (batch_curvatures(context, start), Cost())

@@ -47,6 +47,9 @@ class EarlyWarnings:
 
         `rounds`: planned rounds of the run, if known.
         """
+        if not self.problem.has_lower_solution and "metric" not in entry:
+            numbers = partial(_schedule_values, algorithm, 0)
+            return self._filter_new({"growth": self._measured_growth_warning(entry, numbers)})
         if "metric" not in entry:  # without exact measures
             messages = {
                 "growth": self._growth_warning(
@@ -107,20 +110,43 @@ class EarlyWarnings:
             if direction is None or not entry["round"]:
                 continue
             size = float(np.max(_agent_norms(host_transfer.to_host(direction))))
-            smallest, since = self.smallest.get(name, (np.inf, 0))
-            if size < smallest:
-                self.smallest[name] = size, int(entry["round"])
-            elif size > GROWN * smallest > 0:
-                values = numbers()
-                if values.get("beta", 0.0) * entry.get("curvature", 0.0) > STABLE:
-                    step = "beta"  # y grows, and x follows it
-                if step not in values:
-                    return None  # learned steps become shorter by themselves
-                return (
-                    f"{name} has grown {size / smallest:.0f}-fold between rounds {since} and "
-                    f"{entry['round']}: {step} = {values[step]:.3g} is near the limit of what is "
-                    f"stable; halve {step}, or use on_divergence='shrink'"
-                )
+            message = self._growth_message(name, step, size, entry, numbers)
+            if message is not None:
+                return message
+        return None
+
+    def _measured_growth_warning(
+        self, entry: dict[str, float], numbers: ScheduleValues
+    ) -> str | None:
+        """Warn of a direction that grows, by its measured norm: the state stays on the device."""
+        for name, step in (("x_direction", "alpha"), ("y_direction", "beta")):
+            if name in entry and entry["round"]:
+                message = self._growth_message(name, step, entry[name], entry, numbers)
+                if message is not None:
+                    return message
+        return None
+
+    def _growth_message(
+        self, name: str, step: str, size: float, entry: dict[str, float], numbers: ScheduleValues
+    ) -> str | None:
+        """Record the norm of a direction; return a warning if it has grown.
+
+        "" ends the search: learned steps become shorter by themselves.
+        """
+        smallest, since = self.smallest.get(name, (np.inf, 0))
+        if size < smallest:
+            self.smallest[name] = size, int(entry["round"])
+        elif size > GROWN * smallest > 0:
+            values = numbers()
+            if values.get("beta", 0.0) * entry.get("curvature", 0.0) > STABLE:
+                step = "beta"  # y grows, and x follows it
+            if step not in values:
+                return ""
+            return (
+                f"{name} has grown {size / smallest:.0f}-fold between rounds {since} and "
+                f"{entry['round']}: {step} = {values[step]:.3g} is near the limit of what is "
+                f"stable; halve {step}, or use on_divergence='shrink'"
+            )
         return None
 
     def _collapse_warning(self, entry: dict[str, float]) -> str | None:

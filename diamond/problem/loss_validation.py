@@ -1,6 +1,6 @@
 """Validation of the losses and metrics of a problem, by evaluating them on a few rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,9 +10,11 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..hardware.captured_arrays import HOISTED_BYTES
-from ..hardware.compiler import compile_fast
+from ..hardware.compiler import compile_fast, optimized_compilation
 from .loss_errors import explain_errors, shapes
 
+TOLERANCE = 1e-3  # relative difference between a loss and its average over single rows
+NETWORK_TOLERANCE = 3e-2  # the same for networks, which may compute in bfloat16
 PROBE = 8  # rows used to compare a loss with the average over single rows
 
 
@@ -32,7 +34,15 @@ def check_losses(problem: Any) -> int:
             )
     # Probe near the start, not at the start: where y is 0, a sum and a mean may agree.
     generator = np.random.default_rng(7)
-    perturb = lambda a: (np.asarray(a) + 0.1 * generator.normal(size=a.shape)).astype(a.dtype)
+    perturb: Callable[[jax.Array], Any] = lambda a: (
+        np.asarray(a) + 0.1 * generator.normal(size=a.shape)
+    ).astype(a.dtype)
+    if problem.is_large:  # stays on the device
+        perturb = lambda a: (
+            a
+            + 0.1
+            * jax.random.normal(jax.random.key(int(generator.integers(2**31))), a.shape, a.dtype)
+        )
     checked = {"upper": (problem.upper, "valid"), "lower": (problem.lower, "train")}
     checked |= {
         f"metric {name!r}": (metric, problem.measured_part)
@@ -56,9 +66,11 @@ def check_losses(problem: Any) -> int:
     program = compile_fast()(evaluate)
     captured = program.captured_bytes(x, y, rows)
     program.captured = captured if captured >= HOISTED_BYTES else 0
-    values_by_name, has_gradient = jax.device_get(program(x, y, rows))
+    with optimized_compilation(problem.is_large):
+        values_by_name, has_gradient = jax.device_get(program(x, y, rows))
+    tolerance = TOLERANCE if problem.has_lower_solution else NETWORK_TOLERANCE
     for name, values in values_by_name.items():
-        _check_average(name, problem.loaded_agents, values, y)
+        _check_average(name, problem.loaded_agents, values, y, tolerance)
     if not has_gradient:
         raise ValueError(
             "lower: its gradient in y is zero at a random point for every agent; it must depend "
@@ -89,7 +101,11 @@ def _evaluate_on_rows(name: str, loss: Any, x: Tree, y: Tree, rows: Tree) -> tup
 
 
 def _check_average(
-    name: str, agents: Sequence[int], values_of_agents: tuple[np.ndarray, ...], y: Tree
+    name: str,
+    agents: Sequence[int],
+    values_of_agents: tuple[np.ndarray, ...],
+    y: Tree,
+    tolerance: float,
 ) -> None:
     """Reject a loss that is not finite or not an average over rows."""
     for agent, value, average, size, twice in zip(agents, *values_of_agents):
@@ -98,7 +114,7 @@ def _check_average(
                 f"{name} is {value} on agent {agent}'s first rows, near the point that init "
                 f"gives; check its data and the loss for log(0), 0/0 or overflow"
             )
-        if abs(value - average) > 1e-3 * max(abs(value), size, 1e-6):
+        if abs(value - average) > tolerance * max(abs(value), size, 1e-6):
             is_sum = abs(twice - value) > 0.5 * abs(value - average)
             hint = " (it looks like a sum: use jnp.mean)" if is_sum else ""
             raise ValueError(

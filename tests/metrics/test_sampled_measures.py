@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.problem.test_networks_below import network_problem
 
 import diamond
 from diamond.metrics import sampled_measures
 from diamond.metrics.agent_statistics import AgentStatistics
 from diamond.metrics.sampled_measures import descend, measure_on_samples
+from tests.problem.test_networks_below import network_problem
 
 AGENTS = 3
 
@@ -131,7 +131,7 @@ def test_descent_of_a_quadratic_lies_between_one_step_and_the_minimum():
 def test_value_gap_falls_as_the_lower_level_is_solved():
     problem = network_problem(rows=10, agents=AGENTS, convex=False)
     network = diamond.network.complete(AGENTS)
-    algorithm = diamond.soba(batch=10, alpha=0.0, beta=0.1)
+    algorithm = diamond.f2sa(batch=10, alpha=0.0, beta=0.1)
     run = diamond.simulate(problem, network, algorithm, 300, every=300)
     gap, gradient = run.history["value_gap"], run.history["lower_gradient"]
     assert 0 <= gap[-1] < 0.2 * gap[0]
@@ -160,7 +160,7 @@ def test_common_lower_level_is_measured_at_the_mean_of_y():
 
 def test_stopping_and_names_use_sampled_measures_without_a_solution():
     problem = network_problem(convex=False)
-    network, algorithm = diamond.network.complete(2), diamond.soba(batch=4, alpha=0.0, beta=0.05)
+    network, algorithm = diamond.network.complete(2), diamond.f2sa(batch=4, alpha=0.0, beta=0.05)
     run = diamond.simulate(problem, network, algorithm, 50, every=1, stop={"upper_loss": 1e3})
     assert run.rounds == 0 and "upper_loss" in run.message
     run = diamond.simulate(problem, network, algorithm, 2, every=1, measure=["upper_loss"])

@@ -53,7 +53,7 @@ def test_size_of_y_and_default_measures():
 
 def test_runs_measure_without_solving_where_the_lower_level_is_not_convex():
     network = diamond.network.complete(2)
-    algorithm = diamond.soba(batch=4, alpha=0.01, beta=0.01)
+    algorithm = diamond.f2sa(batch=4, alpha=0.01, beta=0.01)
     run = diamond.simulate(network_problem(convex=False), network, algorithm, 2, every=2)
     assert not {"metric", "stationarity", "lower_error"} & run.history.keys()
     assert run.config["measure"] == "cheap"
