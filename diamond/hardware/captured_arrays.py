@@ -39,48 +39,60 @@ class HoistingProgram:
         function: Callable[..., Any],
         static: tuple[str, ...] = (),
         options: Mapping[str, Any] | None = None,
+        donated: tuple[str, ...] = (),
     ):
         self.options = dict(options) if options else None
-        self.static, self.signature = static, signature(function)
+        self.static, self.donated = static, donated
+        self.names = list(signature(function).parameters)
         self.tracer = jax.jit(function, static_argnames=static)
         # By the identity of the traced program, which the entry keeps alive.
         self.entries: dict[int, tuple[Any, list[Any], Any, Any]] = {}
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        program, arrays, leaves, structure = self._prepare(arguments, keywords)
-        return jax.tree.unflatten(structure, program(arrays, leaves))
+        program, values, structure = self._prepare(arguments, keywords)
+        return jax.tree.unflatten(structure, program(*values))
 
     def lower(self, *arguments: Any, **keywords: Any) -> Any:
         """Lower the program for compilation; later calls reuse the compiled program."""
-        program, arrays, leaves, _ = self._prepare(arguments, keywords)
-        return program.lower(arrays, leaves)
+        program, values, _ = self._prepare(arguments, keywords)
+        return program.lower(*values)
 
-    def _prepare(self, arguments: Any, keywords: Any) -> tuple[Any, list[Any], list[Any], Any]:
-        """Return the program for such arguments, its arrays, its leaves and its output."""
+    def _prepare(self, arguments: Any, keywords: Any) -> tuple[Any, tuple[Any, ...], Any]:
+        """Return the program for such arguments, its values, and the structure of its output.
+
+        The values are the captured arrays, the leaves to keep and the leaves that are donated.
+        """
         traced = self.tracer.trace(*arguments, **keywords)
         closed = traced.jaxpr
-        leaves = self._dynamic_leaves(arguments, keywords)
+        leaves, is_donated = self._dynamic_leaves(arguments, keywords)
         if id(closed) not in self.entries:
             arrays = captured_arrays(closed)
             keys = [id(array) for array in arrays]
 
-            def run(values: list[Any], leaves: list[Any]) -> list[Any]:
-                return _evaluate(closed, leaves, dict(zip(keys, values)))
+            def run(values: list[Any], kept: list[Any], donated: list[Any]) -> list[Any]:
+                sources = iter(kept), iter(donated)
+                inputs = [next(sources[donates]) for donates in is_donated]
+                return _evaluate(closed, inputs, dict(zip(keys, values)))
 
-            program = jax.jit(run, compiler_options=self.options)
+            run.__name__ = self.tracer.__name__
+            program = jax.jit(run, donate_argnums=2, compiler_options=self.options)
             structure = jax.tree.structure(traced.out_info)
             self.entries[id(closed)] = closed, _place(arrays, leaves), program, structure
         _, arrays, program, structure = self.entries[id(closed)]
-        return program, arrays, leaves, structure
+        kept = [leaf for leaf, donates in zip(leaves, is_donated) if not donates]
+        donated = [leaf for leaf, donates in zip(leaves, is_donated) if donates]
+        return program, (arrays, kept, donated), structure
 
-    def _dynamic_leaves(self, arguments: Any, keywords: Any) -> list[Any]:
-        """Return the leaves of the arguments that are not static, in the order of the trace."""
-        names = list(self.signature.parameters)
-        dynamic = [a for name, a in zip(names, arguments) if name not in self.static]
-        dynamic += arguments[len(names) :]  # of *arguments
-        rest = {name: a for name, a in keywords.items() if name not in self.static}
-        leaves: list[Any] = jax.tree.leaves((tuple(dynamic), rest))
-        return leaves
+    def _dynamic_leaves(self, arguments: Any, keywords: Any) -> tuple[list[Any], list[bool]]:
+        """Return the leaves of the arguments in the order of the trace, and which are donated."""
+        by_name = [*zip(self.names, arguments), *sorted(keywords.items())]
+        leaves: list[Any] = []
+        is_donated: list[bool] = []
+        for name, value in by_name:
+            if name not in self.static:
+                leaves += jax.tree.leaves(value)
+                is_donated += [name in self.donated] * (len(leaves) - len(is_donated))
+        return leaves, is_donated
 
 
 def _place(arrays: Iterable[Any], leaves: Iterable[Any]) -> list[Any]:
