@@ -9,6 +9,7 @@ from .hyperparameter import hyperparameter
 from .meta_learning import meta_learning
 from .navigation import Navigation, navigation
 from .network_cleaning import NetworkCleaning, network_cleaning
+from .personal_lora import PersonalLora, personal_lora
 from .policy_evaluation import Evaluation, policy_evaluation
 from .quadratic import Quadratic, quadratic
 from .regression import regression
@@ -22,6 +23,7 @@ __all__ = [
     "MarkovGame",
     "Navigation",
     "NetworkCleaning",
+    "PersonalLora",
     "Quadratic",
     "actor_critic",
     "distillation",
@@ -32,6 +34,7 @@ __all__ = [
     "meta_learning",
     "navigation",
     "network_cleaning",
+    "personal_lora",
     "policy_evaluation",
     "quadratic",
     "regression",
