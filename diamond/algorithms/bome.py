@@ -3,7 +3,12 @@
 Rule: [S] for one agent, ours for several [V].
 """
 
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..core import pytrees
 from ..core.validation import as_int
+from ..problem import Problem
 from ..schedules.step_schedules import Number, step_factor
 from ._composition import Order, Step, Steps, choose
 from .parts import ComposedAlgorithm, Variable
@@ -12,6 +17,17 @@ from .parts.estimators import plain
 from .parts.value_function import Barrier
 
 __all__ = ["bome"]
+
+
+@pytrees.pytree
+@dataclass(frozen=True)
+class Bome(ComposedAlgorithm):
+    """A composed method whose weight lam depends on the number of agents."""
+
+    def specialize(self, problem: Problem) -> Any:
+        """Return the method for this number of agents."""
+        directions = replace(self.directions, joint=getattr(problem, "agents", 1) == 1)
+        return ComposedAlgorithm.specialize(replace(self, directions=directions), problem)
 
 
 def bome(
@@ -28,11 +44,12 @@ def bome(
 
     y' are `inner` steps from y along g_y, of the length `delta` (by default that of y), and are
     constant in q. lam = max(eta - <grad f, grad q> / ||grad q||^2, 0) in every round and for every
-    agent, so that q decreases; the paper moves x and y with one step, alpha = beta. x is tracked.
+    agent, so that q decreases; the paper moves x and y with one step, alpha = beta. With several
+    agents x is tracked, and the products are those of the parts of y alone.
     The lower level needs no strong convexity, only that gradient steps find its minimum.
     """
     order, s = choose(steps, order, alpha=alpha, beta=beta, delta=delta)
-    return ComposedAlgorithm(
+    return Bome(
         Barrier(s["delta"], step_factor("eta", eta), as_int("inner", inner, 1)),
         plain(),
         x=Variable(s["alpha"], tracking(order)),

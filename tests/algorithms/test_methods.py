@@ -19,6 +19,7 @@ from diamond import hypergradient as hg
 from diamond.algorithms.parts import ComposedAlgorithm
 from diamond.algorithms.parts.communication_rules import Gossip, Push
 from diamond.algorithms.parts.directions import Implicit, Penalty
+from diamond.algorithms.parts.value_function import Barrier, Moreau
 from diamond.core.sampling import key
 from diamond.engine.round_program import initial_progress, run_round
 from diamond.engine.simulate import check_arguments
@@ -33,6 +34,7 @@ OWN = {"stable", "rsvrb", "vrbo", "gossip_dsbo"}  # not made of parts; x is aver
 def made(name, **options):
     """The method with all its numbers given."""
     special = {"inner": 40} if name == "itd" else {}  # its bias is (1 - beta mu)^inner
+    special |= {"duet": {"mu": 0.0}, "meha": {"gamma": 1.0}}.get(name, {})
     return build(name, **{"hypergradient": hg.exact(), "batch": 2} | GIVEN | special | options)
 
 
@@ -45,7 +47,9 @@ def kind(name):
         return "exact"
     if method.lower_levels == ("common",) and isinstance(method.directions, Implicit):
         return "elsewhere"  # each agent's own inverse
-    if isinstance(method.directions, Penalty):
+    if isinstance(method.directions, Barrier):
+        return "barrier"
+    if isinstance(method.directions, Penalty | Moreau):
         return "lam"
     return "steps" if isinstance(method.x.communication, Gossip | Push) else "exact"
 
@@ -105,8 +109,18 @@ def test_the_bias_of_differentiating_through_steps_shrinks_with_their_number():
 
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "lam"])
 def test_the_bias_of_a_penalty_halves_as_lam_doubles(name):
-    large, small = (error(name, NETWORKS["star"], {"lam": lam}) for lam in (20.0, 40.0))
+    weight = "c" if name == "meha" else "lam"
+    large, small = (error(name, NETWORKS["star"], {weight: lam}) for lam in (20.0, 40.0))
     assert 1e-3 < small < 0.1 and large / small == pytest.approx(2, rel=0.2)
+
+
+def test_the_bias_of_bome_shrinks_with_its_steps():
+    """lam jumps at the solution, so x and y stay a distance of the order of their steps away."""
+    given = dict(delta=0.5, inner=40)
+    large, small = (
+        error("bome", NETWORKS["star"], given | {"alpha": a, "beta": a}) for a in (0.02, 0.005)
+    )
+    assert small < 0.02 and small < 0.5 * large
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "elsewhere"])

@@ -77,12 +77,15 @@ class Barrier(LowerLevelNeeds):
     """Directions grad f + lam grad q of x and y, with q = g - g(y') and y' constant.
 
     lam = max(eta - <grad f, grad q> / ||grad q||^2, 0) makes <grad q, direction> at least
-    eta ||grad q||^2, so that q decreases (the dynamic barrier). y' are `inner` steps from y.
+    eta ||grad q||^2, so that q decreases (the dynamic barrier). y' are `inner` steps from y. Unless
+    `joint`, the products are those of the y parts: x does not move along the agent's own direction
+    if there are others, and only with these parts lam g_y tends to -f_y for every agent.
     """
 
     delta: Schedule
     eta: Number
     inner: int = field(metadata=STATIC)
+    joint: bool = field(default=True, metadata=STATIC)
     allows_solved_lower_level = False
     hessian_batches: ClassVar[int] = 0
     variables: ClassVar[str] = "xy"
@@ -109,8 +112,9 @@ class Barrier(LowerLevelNeeds):
         f = jax.grad(problem.f, (0, 1))(x, y, sample.upper)
         g_x, g_y = jax.grad(problem.g, (0, 1))(x, y, sample.lower)
         q = pytrees.sub(g_x, jax.grad(problem.g)(x, approached, sample.lower)), g_y
-        size = pytrees.dot(q, q)
-        lam = jnp.maximum(self.eta - pytrees.dot(f, q) / (size + TINY), 0.0)
+        part = slice(0 if self.joint else 1, 2)
+        size = pytrees.dot(q[part], q[part])
+        lam = jnp.maximum(self.eta - pytrees.dot(f[part], q[part]) / (size + TINY), 0.0)
         lam = jnp.where(size > TINY, lam, 0.0)
         return Point(*pytrees.axpy(lam, q, f))
 
