@@ -38,7 +38,7 @@ def network_cleaning(
     shape: Sequence[int] = (),
     regularizer: float = 1e-4,
     seed: int = 0,
-    lower_level: LowerLevel = "personal",
+    lower_level: LowerLevel = "common",
     remat: bool = False,
 ) -> NetworkCleaning:
     """Make a problem that finds wrong training labels of a convolutional network.
@@ -59,7 +59,8 @@ def network_cleaning(
         shape: height, width and colors of an image; by default those of a square image.
         regularizer: weight of ||y||^2.
         seed: seed of the corruption.
-        lower_level: "personal": each agent trains its own network. "common": one network for all.
+        lower_level: "common": one network is trained on the rows of all agents, and more right rows
+            show which rows are wrong. "personal": each agent trains its own network.
         remat: compute activations again in the backward pass instead of storing them.
 
     Returns:

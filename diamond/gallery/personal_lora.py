@@ -27,13 +27,13 @@ class PersonalLora(Problem):
 
 def personal_lora(
     agents: int = 6,
-    widths: Sequence[int] = (64, 64),
-    features: int = 16,
+    widths: Sequence[int] = (32,),
+    features: int = 8,
     outputs: int = 4,
-    shared_rank: int = 4,
+    shared_rank: int = 2,
     rank: int = 1,
-    rows: int = 48,
-    change: float = 1.0,
+    rows: int = 40,
+    change: float = 0.5,
     noise: float = 0.1,
     regularizer: float = 1e-3,
     seed: int = 0,
@@ -54,7 +54,7 @@ def personal_lora(
         features, outputs: numbers in a_r and in b_r.
         shared_rank: rank of the shared adapters, one per layer.
         rank: rank of the personal adapters.
-        rows: training rows per agent; as many for validation, four times as many for the metrics.
+        rows: training rows per agent; four times as many for validation and for the metrics.
         change: size of the true changes relative to W.
         noise: deviation of the noise of b.
         regularizer: weight of |y_i|^2.
@@ -88,7 +88,7 @@ def personal_lora(
         truth = _predict(base, (shared_change, personal_changes[agent]), jnp.asarray(a))
         return {"a": a, "b": np.asarray(truth) + _normal(random, (count, outputs), noise)}
 
-    parts = [[draw(agent, n) for agent in range(agents)] for n in (rows, rows, 4 * rows)]
+    parts = [[draw(agent, n) for agent in range(agents)] for n in (rows, 4 * rows, 4 * rows)]
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:
         return tuple(
