@@ -40,7 +40,8 @@ def solve(
     """Solve `problem` over `network` with automatic method, hypergradient, step sizes and length.
 
     Step sizes are learned during the run; nothing is measured in advance
-    (`diamond.algorithms.solve`). The run ends at `target`, when a budget is spent, or when the
+    (`diamond.algorithms.solve`). If y has more than 20,000 numbers or the problem is not `convex`,
+    x moves along first-order directions of a penalty, and y by Adam. The run ends at `target`, when a budget is spent, or when the
     upper loss has fallen by less than 0.1 % of its whole decrease in the last half of the rounds.
 
     Args:
@@ -128,6 +129,14 @@ def _batch_size(problem: Problem) -> int:
 def _description(problem: Problem, network: Network, batch: int) -> str:
     """Describe in two sentences what was chosen and why."""
     agents = f"{problem.agents} agents on {network.title}" if problem.agents > 1 else "one agent"
+    if problem.lower_level != "none" and not problem.has_lower_solution:
+        reason = "is large" if problem.convex else "is not strongly convex"
+        return (
+            f"Gradient tracking of x along the directions of a penalty, with gradients on "
+            f"mini-batches of {batch} rows, for {agents}: the lower level {reason}, so y*(x) is "
+            f"not solved for. y and its second copy z move by Adam; x rests for 20 rounds and "
+            f"moves by distance over gradients."
+        )
     lower = {
         "personal": "Each agent follows its own y by gradient steps, and solves for it locally in "
         "rounds in which y lags behind x.",

@@ -55,11 +55,11 @@ def test_one_agent_equals_loops_of_plain_optax():
 
 
 @pytest.mark.parametrize(
-    "rule, order",
-    [("gt", "atc"), ("gt", "paper"), ("gossip", "paper"), ("ed", "atc"), ("extra", "atc")]
-    + [("push_gt", "atc")],
+    "choice",
+    ["gt atc", "gt paper", "gossip paper", "ed atc", "extra atc", "push_gt atc"],
 )
-def test_sgd_is_the_own_step_of_every_rule(rule, order):
+def test_sgd_is_the_own_step_of_every_rule(choice):
+    rule, order = choice.split()
     own = final_progress(quad(), ring(4), fused(rule, order, alpha=0.03, beta=0.2), 6).state
     method = diamond.with_optimizers(
         fused(rule, order), x=optax.sgd(0.03), y=optax.sgd(0.2), z=optax.sgd(0.2)
@@ -98,7 +98,7 @@ def test_optimizer_states_are_resumed_to_the_same_bits_also_from_disk(tmp_path):
     loaded = diamond.load(tmp_path / "half", quad())
     resumed = adam_run(resume=loaded)
     assert same_bits(resumed.state, whole.state)
-    with pytest.raises(ValueError, match="x.optimizer.text"):
+    with pytest.raises(ValueError, match=r"x\.optimizer\.text"):
         other = diamond.with_optimizers(
             fused(), x=optax.adam(0.06), y=optax.adamw(0.03), z=optax.adam(0.03)
         )
@@ -163,7 +163,7 @@ def test_what_takes_no_optimizer_says_so():
         diamond.with_optimizers(diamond.stable(), y=optax.sgd(0.1))
     with pytest.raises(ValueError, match="has no z; its variables are x, y"):
         diamond.with_optimizers(diamond.dsgd(), z=optax.sgd(0.1))
-    with pytest.raises(TypeError, match="the optimizer of y is 0.1"):
+    with pytest.raises(TypeError, match=r"the optimizer of y is 0\.1"):
         diamond.with_optimizers(diamond.dsgd(), y=0.1)
     known = quad(agents=1, noise=0.0)
     rows = {part: [known.rows[part][0]] for part in ("train", "valid")}
