@@ -30,7 +30,7 @@ def child(agents, devices, rank, size, address):
 
     import diamond
     from diamond.core.sampling import key
-    from diamond.engine.multi_device import select_backend
+    from diamond.engine.backend_selection import select_backend
     from diamond.engine.round_program import initial_progress
 
     work, network = speed.problem(agents), diamond.network.ring(agents)

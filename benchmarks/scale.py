@@ -29,7 +29,7 @@ import numpy as np
 import diamond
 from diamond import hypergradient as hg
 from diamond.core.sampling import key
-from diamond.engine.multi_device import select_backend
+from diamond.engine.backend_selection import select_backend
 from diamond.engine.round_program import initial_progress
 
 ROWS, BATCH, TERMS, FEATURES = 256, 64, 10, 128

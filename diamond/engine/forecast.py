@@ -19,7 +19,8 @@ from ..schedules.deferred import (
     count_exchanges,
     reestimation_rounds,
 )
-from .multi_device import Devices, select_backend
+from .backend_selection import select_backend
+from .multi_device import Devices
 from .precision import Precision, product_precision
 from .simulate import check_arguments
 from .single_driver import SingleDriver

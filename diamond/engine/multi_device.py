@@ -35,7 +35,6 @@ from .backend import SingleRunBackend
 from .precision import Precision, working_objectives
 from .round_program import REMEDY, WORK, Progress, initial_progress, run_round
 from .simulated_consensus import GatherConsensus
-from .single_device import SingleDevice
 
 Devices = int | Literal["cores", "all"] | Sequence[jax.Device]
 CUT, ALL = PartitionSpec(AXIS), PartitionSpec()
@@ -184,25 +183,6 @@ class MultiDevice(SingleRunBackend):
             is_sample=problem.is_sample(part),
             chunk=problem.chunk_rows(batch),
         )
-
-
-def select_backend(
-    problem: Problem,
-    network: Network,
-    batch: int,
-    sampling: Sampling,
-    devices: Devices | None,
-    precision: Precision | None = None,
-    memory: int | None = None,
-) -> SingleDevice | MultiDevice:
-    """Select a backend: one device, or the agents sharded over `devices` if given.
-
-    `memory` is the number of bytes that the run may use on each device; None: all.
-    """
-    inputs = problem, network, batch, sampling
-    if devices is None:
-        return SingleDevice(*inputs, precision, memory)
-    return MultiDevice(*inputs, devices, precision, memory=memory)
 
 
 def _without_padding(tree: Tree, count: int) -> Tree:

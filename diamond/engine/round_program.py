@@ -2,7 +2,7 @@
 
 import math
 from collections import namedtuple
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -227,12 +227,13 @@ def run_rounds_until(
     until: jax.Array,
     sampling: Sampling,
     size: int | None = None,
+    constrain: Callable[[Progress], Progress] = lambda progress: progress,
 ) -> tuple[Progress, jax.Array]:
     """Run rounds up to `until`, or through the first that leaves x or y not finite.
 
     `until` is an argument, so that chunks of any length are the same program and give the same
     bits. Also returns whether all is finite. Only x and y are checked, because they accumulate u, p
-    and v.
+    and v. `constrain` lays out the progress after every round.
     """
 
     def unfinished(carry: Any) -> jax.Array:
@@ -241,6 +242,7 @@ def run_rounds_until(
 
     def body(carry: Any) -> Any:
         progress = run_round(algorithm, problem, mixer, key, sampling, carry[0], size=size)
+        progress = constrain(progress)
         return progress, pytrees.finite((progress.state.x, progress.state.y))
 
     return jax.lax.while_loop(unfinished, body, (progress, jnp.bool_(True)))

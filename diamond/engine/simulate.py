@@ -25,7 +25,9 @@ from ..records.run_inputs import check_same
 from ..records.snapshot import Snapshot
 from ..schedules.deferred import replace_deferred, specialize
 from ..schedules.learned import learned_names
-from .multi_device import Devices, MultiDevice, select_backend
+from .backend_selection import select_backend
+from .model_sharding import ModelSharding
+from .multi_device import Devices, MultiDevice
 from .precision import Precision, product_precision
 from .single_device import SingleDevice
 from .single_driver import SingleDriver
@@ -55,6 +57,7 @@ def simulate(
     progress: bool = True,
     measure: Measure | None = None,
     backend: SingleDevice | MultiDevice | None = None,
+    shard: Literal["size"] | ModelSharding | None = None,
 ) -> Run:
     """Run `rounds` rounds of `algorithm` and measure at the start, every `every`, and at the end.
 
@@ -104,6 +107,9 @@ def simulate(
             has at most 20,000 numbers and the problem is `convex`, else "cheap".
         backend: backend of another run of the same problem, network, batch and sampling, to share
             compiled programs; replaces `devices`, `precision` and `memory`.
+        shard: shard y of every agent over `devices` (by default all): "size" shards the largest
+            axis of arrays above 1 MiB, a `diamond.engine.model_sharding.ModelSharding` says how.
+            The trajectory is that of one device up to rounding.
 
     Returns:
         The run; `run.best` is the point of the smallest upper loss.
@@ -156,7 +162,7 @@ def simulate(
 
         report_stage("compiling")
         chosen_backend = backend or select_backend(
-            problem, network, algorithm.batch, sampling, devices, precision, memory
+            problem, network, algorithm.batch, sampling, devices, precision, memory, shard
         )
         driver_inputs = problem, network, algorithm, seed, sampling, chosen_backend, measures
         driver = SingleDriver(*driver_inputs, shrinks, resume)

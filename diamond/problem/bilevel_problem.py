@@ -291,6 +291,10 @@ class Problem:
             self._stacked[tag] = self.stack_rows(part, batch, range(self.agents))
         return self._stacked[tag]
 
+    def forget_stacked_rows(self) -> None:
+        """Drop the arrays that `stack` caches."""
+        self._stacked.clear()
+
     def stack_rows(self, part: str, batch: int, agents: Agents) -> Rows:
         """Return the rows of some agents, padded to the same length as the rows of all agents."""
         counts = self.counts(part)

@@ -1,0 +1,38 @@
+"""Selection of the backend of a run."""
+
+from typing import Literal
+
+from ..core.sampling import Sampling
+from ..network import Network
+from ..problem import Problem
+from .model_sharding import ModelSharding, ShardedModel
+from .multi_device import Devices, MultiDevice
+from .precision import Precision
+from .single_device import SingleDevice
+
+
+def select_backend(
+    problem: Problem,
+    network: Network,
+    batch: int,
+    sampling: Sampling,
+    devices: Devices | None,
+    precision: Precision | None = None,
+    memory: int | None = None,
+    shard: Literal["size"] | ModelSharding | None = None,
+) -> SingleDevice | MultiDevice:
+    """Select a backend: one device, agents sharded over `devices`, or y of each agent sharded.
+
+    `memory` is the number of bytes that the run may use on each device; None: all.
+    """
+    inputs = problem, network, batch, sampling
+    if shard is not None:
+        if not isinstance(shard, ModelSharding):
+            if shard != "size":
+                raise ValueError(f"shard = {shard!r}; give 'size' or a ModelSharding")
+            shard = ModelSharding()
+        places = "all" if devices is None else devices
+        return ShardedModel(*inputs, shard, places, precision, memory)
+    if devices is None:
+        return SingleDevice(*inputs, precision, memory)
+    return MultiDevice(*inputs, devices, precision, memory=memory)
