@@ -30,7 +30,7 @@ def adam_rate(size: int) -> float:
 class AdamState(NamedTuple):
     """Number of updates, and moving averages of gradients and of their squares."""
 
-    count: jax.Array
+    updates: jax.Array
     mean: Tree
     square: Tree
 
@@ -52,7 +52,7 @@ class Adam:
     def update(self, direction: Tree, state: AdamState, parameters: Tree) -> tuple[Tree, AdamState]:
         """Return the update of this round, and the next state."""
         b, c = self.mean_decay, self.square_decay
-        count = state.count + 1
+        count = state.updates + 1
         mean = jax.tree.map(lambda m, d: _mix(b, m, d), state.mean, direction)
         square = jax.tree.map(lambda v, d: _mix(c, v, d * d), state.square, direction)
 
@@ -73,7 +73,7 @@ def _mix(decay: Number, old: jax.Array, new: jax.Array) -> jax.Array:
 class DistanceState(NamedTuple):
     """Number of updates, the start, the largest distance from it, and the sum of squares."""
 
-    count: jax.Array
+    updates: jax.Array
     start: Tree
     distance: jax.Array
     gradient_sum: jax.Array
@@ -108,7 +108,7 @@ class DistanceOverGradients:
         return pytrees.scale(-following.alpha, direction), following
 
     def _next(self, direction: Tree, state: DistanceState, parameters: Tree) -> DistanceState:
-        size, moves = pytrees.norm(direction), state.count >= self.rest
+        size, moves = pytrees.norm(direction), state.updates >= self.rest
         distance = jnp.maximum(state.distance, pytrees.norm(pytrees.sub(parameters, state.start)))
         gradient_sum = jnp.where(moves, state.gradient_sum + size**2, 0.0)
         first = FIRST_LENGTH * (1 + pytrees.norm(state.start))
@@ -116,7 +116,7 @@ class DistanceOverGradients:
         longest = jnp.maximum(CAP * distance, first)
         length = jnp.minimum(jnp.minimum(whole, longest), jnp.maximum(DAMPING * whole, first))
         alpha = jnp.where(moves, length / (size + TINY), 0.0)
-        return DistanceState(state.count + 1, state.start, distance, gradient_sum, alpha)
+        return DistanceState(state.updates + 1, state.start, distance, gradient_sum, alpha)
 
 
 def is_learned(optimizer: Any) -> bool:

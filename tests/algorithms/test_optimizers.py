@@ -72,14 +72,14 @@ def test_sgd_is_the_own_step_of_every_rule(choice):
 def test_a_tracked_x_has_the_same_limit_by_adam_and_gossip_has_another():
     problem = quad(noise=0.0)
     decaying = optax.adam(optax.cosine_decay_schedule(0.05, 1500))
-    kept = dict(beta=0.3, delta=0.3)
+    lower_steps = dict(beta=0.3, delta=0.3)
     limits = {
         rule: final_progress(
-            problem, ring(4), diamond.with_optimizers(fused(rule, **kept), x=decaying), 1500
+            problem, ring(4), diamond.with_optimizers(fused(rule, **lower_steps), x=decaying), 1500
         ).state.x
         for rule in ("gt", "gossip")
     }
-    plain = final_progress(problem, ring(4), fused(alpha=0.05, **kept), 1500).state.x
+    plain = final_progress(problem, ring(4), fused(alpha=0.05, **lower_steps), 1500).state.x
     np.testing.assert_allclose(limits["gt"], plain, atol=1e-3)
     assert np.abs(limits["gossip"] - plain).max() > 1e-2
 
