@@ -15,7 +15,7 @@ from jax import lax
 
 from ..core.pytrees import Tree
 
-GROUPS = 8  # most groups of channels in a normalization
+GROUP = 8  # channels of a group in a normalization
 EPSILON = 1e-5  # added to variances
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 
@@ -53,7 +53,7 @@ def logits(y: Tree, images: jax.Array) -> jax.Array:
 def _normalize(states: jax.Array) -> jax.Array:
     """Normalize every group of channels of every row to mean 0 and variance 1."""
     n, height, width, channels = states.shape
-    grouped = states.reshape(n, height, width, gcd(GROUPS, channels), -1)
+    grouped = states.reshape(n, height, width, channels // gcd(GROUP, channels), -1)
     centered = grouped - grouped.mean((1, 2, 4), keepdims=True)
     variance = (centered * centered).mean((1, 2, 4), keepdims=True)
     return (centered * lax.rsqrt(variance + EPSILON)).reshape(states.shape)

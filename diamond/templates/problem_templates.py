@@ -26,6 +26,7 @@ TABLES = {"dataset": "NAME_{agent}.csv", "label": "target", "scale": "standard"}
 FUNCTIONS = {"kind": "NAME.py:make", "agents": 5, "regularizer": 0.1}
 PERSONAL = {"name": "diamond", "batch": 16}
 COMMON = {"name": "diamond_common", "batch": 32}
+LEARNED = {"name": "solve", "batch": 16}
 TRACKED_STEPS = {"beta": 0.3, "delta": 0.3, "eta": 0.2, "gamma": 0.2}
 CONJUGATE_GRADIENT = {"hypergradient": {"name": "conjugate_gradient", "steps": 10}}
 TEMPLATE_SETTINGS = {
@@ -36,6 +37,7 @@ TEMPLATE_SETTINGS = {
         | {"hypergradient": {"name": "conjugate_gradient", "steps": 6}},
     ),
     "distillation": TemplateSettings(5, DIGITS, PERSONAL, rounds=300),
+    "domain_weights": TemplateSettings(8, {}, LEARNED, rounds=300),
     "fair_weights": TemplateSettings(
         5,
         DIGITS | {"partition": "dirichlet:concentration=0.3"},
@@ -46,6 +48,13 @@ TEMPLATE_SETTINGS = {
     "meta_learning": TemplateSettings(5, DIGITS, PERSONAL),
     "navigation": TemplateSettings(
         4, {}, {"name": "diamond", "batch": 64} | CONJUGATE_GRADIENT, rounds=300
+    ),
+    "network_cleaning": TemplateSettings(5, DIGITS, LEARNED, rounds=400),
+    "personal_lora": TemplateSettings(
+        6,
+        {},
+        {"name": "f2sa_fused", "batch": 16, "alpha": 0.1, "beta": 0.05, "delta": 0.05},
+        rounds=1500,
     ),
     "policy_evaluation": TemplateSettings(5, {}, COMMON),
     "quadratic": TemplateSettings(5, {}, PERSONAL),

@@ -22,11 +22,17 @@ CHAIN = ('algorithm.hypergradient={name="neumann",terms=2,lipschitz=9.0}',)
 SMALL = {
     "actor_critic": ("problem.agents=2", "problem.states=2", "problem.actions=2"),
     "distillation": ROWS,
+    "domain_weights": (
+        *("problem.agents=2", "problem.width=8", "problem.layers=1", "problem.heads=2"),
+        *("problem.length=6", "problem.vocabulary=8", "problem.rows=8"),
+    ),
     "fair_weights": (*ROWS, 'problem.partition="iid"'),
     "hyper_cleaning": ROWS,
     "hyperparameter": ROWS,
     "meta_learning": (*ROWS, "problem.widths=[2]"),
     "navigation": ("problem.agents=2", "problem.evaluation=8"),
+    "network_cleaning": (*ROWS, "problem.channels=[2]"),
+    "personal_lora": ("problem.agents=2", "problem.widths=[4]", "problem.rows=8"),
     "policy_evaluation": ("problem.agents=2", "problem.states=3", "problem.features=2"),
     "quadratic": ("problem.agents=2",),
     "regression": (),
@@ -37,8 +43,12 @@ SMALL = {
 
 def changes(kind):
     """The entry made small; steps are given, since finding them is compiled too."""
-    common = TEMPLATE_SETTINGS[kind].algorithm["name"] == "diamond_common"
-    steps = (*STEPS, *MOMENTUM, *(("algorithm.delta=0.01",) if common else CHAIN))
+    steps = {
+        "diamond": (*STEPS, *MOMENTUM, *CHAIN),
+        "diamond_common": (*STEPS, *MOMENTUM, "algorithm.delta=0.01"),
+        "f2sa_fused": STEPS,
+        "solve": (),
+    }[TEMPLATE_SETTINGS[kind].algorithm["name"]]
     network = () if kind == "regression" else ('network="ring:2"',)
     return ["rounds=2", "every=2", "algorithm.batch=2", *network, *steps, *SMALL[kind]]
 
