@@ -89,7 +89,7 @@ def compose_parts(
     inner: int | None = 1,
     lower_levels: tuple[str, ...] = ("personal",),
 ) -> ComposedAlgorithm:
-    """Compose a method of these parts; `communication` names the rules of x, y and z, in this order."""
+    """Compose a method of these parts; `communication` names the rules of x, y and z."""
     order, s = choose(steps, order, **numbers)
     choices = zip("xyz", STEPS, communication.split())
     return ComposedAlgorithm(

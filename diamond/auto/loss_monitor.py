@@ -12,8 +12,8 @@ and with more than MANY agents l is not sent: then nothing is monitored.
 
 The monitor's state is stored with the estimated numbers of a run, so that processes with equal
 numbers act equally: "risen", the number of rises; "shrunk", the factor of all steps of a run whose
-x or y was no longer finite, which rolls back too (`engine/rollback_policy.py`); and "lost", the rounds rolled
-back.
+x or y was no longer finite, which rolls back too (`engine/rollback_policy.py`); and "lost", the
+rounds rolled back.
 """
 
 import math

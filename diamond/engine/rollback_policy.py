@@ -19,8 +19,8 @@ def largest_norm(progress: Progress) -> float:
 class RollbackPolicy:
     """The states to which a run can roll back.
 
-    These are the start, the last states of rounds that are multiples of `SAVE_EVERY`, and the state with
-    the lowest monitored loss. `enabled`: whether a run that breaks rolls back.
+    These are the start, the last states of rounds that are multiples of `SAVE_EVERY`, and the
+    state with the lowest monitored loss. `enabled`: whether a run that breaks rolls back.
     """
 
     def __init__(

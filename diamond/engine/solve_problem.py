@@ -41,8 +41,9 @@ def solve(
 
     Step sizes are learned during the run; nothing is measured in advance
     (`diamond.algorithms.solve`). If y has more than 20,000 numbers or the problem is not `convex`,
-    x moves along first-order directions of a penalty, and y by Adam. The run ends at `target`, when a budget is spent, or when the
-    upper loss has fallen by less than 0.1 % of its whole decrease in the last half of the rounds.
+    x moves along first-order directions of a penalty, and y by Adam. The run ends at `target`, when
+    a budget is spent, or when the upper loss has fallen by less than 0.1 % of its whole decrease in
+    the last half of the rounds.
 
     Args:
         problem: the problem.

@@ -110,7 +110,9 @@ def personal_lora(
         return (frozen_error - upper(x, y, rows)) / (frozen_error - noise**2)
 
     metrics = {"test_loss": upper, "gain": gain}
-    problem = PersonalLora(upper, lower, init, *parts, metrics, convex=False)
+    problem = PersonalLora(
+        upper, lower, init, parts[0], parts[1], parts[2], metrics=metrics, convex=False
+    )
     problem.base, problem.shared_change = base, shared_change
     problem.personal_changes = personal_changes
     return problem

@@ -69,19 +69,19 @@ class HoistingProgram:
             arrays = captured_arrays(closed)
             keys = [id(array) for array in arrays]
 
-            def run(values: list[Any], kept: list[Any], donated: list[Any]) -> list[Any]:
-                sources = iter(kept), iter(donated)
+            def run(values: list[Any], retained: list[Any], donated: list[Any]) -> list[Any]:
+                sources = iter(retained), iter(donated)
                 inputs = [next(sources[donates]) for donates in is_donated]
                 return _evaluate(closed, inputs, dict(zip(keys, values)))
 
-            run.__name__ = self.tracer.__name__
+            run.__name__ = str(getattr(self.tracer, "__name__", "run"))
             program = jax.jit(run, donate_argnums=2, compiler_options=self.options)
             structure = jax.tree.structure(traced.out_info)
             self.entries[id(closed)] = closed, _place(arrays, leaves), program, structure
         _, arrays, program, structure = self.entries[id(closed)]
-        kept = [leaf for leaf, donates in zip(leaves, is_donated) if not donates]
+        retained = [leaf for leaf, donates in zip(leaves, is_donated) if not donates]
         donated = [leaf for leaf, donates in zip(leaves, is_donated) if donates]
-        return program, (arrays, kept, donated), structure
+        return program, (arrays, retained, donated), structure
 
     def _dynamic_leaves(self, arguments: Any, keywords: Any) -> tuple[list[Any], list[bool]]:
         """Return the leaves of the arguments in the order of the trace, and which are donated."""
