@@ -41,10 +41,6 @@ def measure_on_samples(
     """
     mean, level, chunk = over.average(x), problem.lower_level, problem.train.batch
 
-    def lower(problem: Objectives, x: Tree) -> Callable[[Tree], jax.Array]:
-        sample = problem.train.sample_rows(LOWER_ROWS, chunk)
-        return lambda y: sample.mean(problem.lower, x, y)
-
     def measure_agent(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> dict[str, jax.Array]:
         deviation = pytrees.sub(x, mean)
         valid, tested = problem.valid.sample_rows(ROWS, chunk), rows.sample_rows(ROWS, chunk)
@@ -56,21 +52,17 @@ def measure_on_samples(
             "local_loss": losses[1],
         }
         if level == "personal":
-            value = lower(problem, x)
-            descent = descend(value, jax.value_and_grad(value), y)
-            per_agent |= {
-                "lower_loss": descent.first,
-                "lower_gradient": jnp.sqrt(descent.square),
-                "value_gap": descent.first - descent.last,
-            }
+            per_agent |= measure_lower_level(problem, x, y, chunk)
         return per_agent | {name: tested.mean(loss, x, y) for name, loss in metrics}
 
     def pooled_loss(y: Tree) -> jax.Array:
-        evaluate = over.map_agents(lambda problem, x, y: lower(problem, x)(y))
+        evaluate = over.map_agents(lambda problem, x, y: lower_loss(problem, x, chunk)(y))
         return over.total(evaluate(problem, x, over.broadcast(y))) / over.count
 
     def pooled_gradient(y: Tree) -> tuple[jax.Array, Tree]:
-        evaluate = over.map_agents(lambda problem, x, y: jax.value_and_grad(lower(problem, x))(y))
+        evaluate = over.map_agents(
+            lambda problem, x, y: jax.value_and_grad(lower_loss(problem, x, chunk))(y)
+        )
         losses, gradients = evaluate(problem, x, over.broadcast(y))
         return over.total(losses) / over.count, over.average(gradients)
 
@@ -99,6 +91,23 @@ def measure_on_samples(
     if problem.prox is not None:
         measures["upper_loss"] += problem.prox.value(mean)
     return measures, per_agent
+
+
+def lower_loss(problem: Objectives, x: Tree, chunk: int) -> Callable[[Tree], jax.Array]:
+    """Return g_i(x, y) of one agent on its sample, as a function of y."""
+    sample = problem.train.sample_rows(LOWER_ROWS, chunk)
+    return lambda y: sample.mean(problem.lower, x, y)
+
+
+def measure_lower_level(problem: Objectives, x: Tree, y: Tree, chunk: int) -> dict[str, jax.Array]:
+    """Return the loss, the norm of its gradient and the value gap of one agent's lower level."""
+    value = lower_loss(problem, x, chunk)
+    descent = descend(value, jax.value_and_grad(value), y)
+    return {
+        "lower_loss": descent.first,
+        "lower_gradient": jnp.sqrt(descent.square),
+        "value_gap": descent.first - descent.last,
+    }
 
 
 class Descent(NamedTuple):

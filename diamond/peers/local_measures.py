@@ -11,7 +11,7 @@ from ..core import cost_counter, pytrees
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..hardware.compiler import FAST_COMPILE_OPTIONS, MEASURE_OPTIONS, compile_program
-from ..metrics import lower_solution
+from ..metrics import lower_solution, sampled_measures
 from ..metrics.exact_measures import Metrics
 from ..metrics.standard_errors import SUFFIX, average_variances
 from ..problem import Objectives, Rows
@@ -27,9 +27,11 @@ def measure_agent(
 
     `local_loss` is f_i(x_i, y_i). `lower_error` is ||y_i*(x_i) - y_i||^2 if the lower level is the
     site's own (nobody knows y* of a common one) and the agent's `measure` is exact. Metrics are
-    measured at (x_i, y_i). `samples` and so on are counted as in `diamond.Run`, for this agent
-    alone, and `bytes` are those it sent. `disagreement` is the squared distance of the last sent x
-    to the mean over the agent and its neighbours.
+    measured at (x_i, y_i). If y is large or the lower level not convex, losses and metrics are
+    those of fixed samples of rows, and `lower_loss`, `lower_gradient` and `value_gap` are measured
+    instead of `lower_error` (`metrics.sampled_measures`). `samples` and so on are counted as in
+    `diamond.Run`, for this agent alone, and `bytes` are those it sent. `disagreement` is the
+    squared distance of the last sent x to the mean over the agent and its neighbours.
     """
     problem, metrics = agent.problem, tuple(agent.problem.metrics.items())
     rows = problem.stack(problem.measured_part).for_agent(0)
@@ -51,7 +53,20 @@ def measure_agent(
 def _measure(
     problem: Objectives, rows: Rows, metrics: Metrics, x: Tree, y: Tree, measure: str = "exact"
 ) -> dict[str, jax.Array]:
+    chunk = getattr(rows, "chunk", None)
     with jax.default_matmul_precision("highest"):
+        if chunk is not None and measure == "cheap":  # y is large or the lower level not convex
+            valid = problem.valid.sample_rows(sampled_measures.ROWS, chunk)
+            tested = rows.sample_rows(sampled_measures.ROWS, chunk)
+            return {
+                "local_loss": valid.mean(problem.upper, x, y),
+                **(
+                    sampled_measures.measure_lower_level(problem, x, y, chunk)
+                    if problem.lower_level == "personal"
+                    else {}
+                ),
+                **{name: tested.mean(loss, x, y) for name, loss in metrics},
+            }
         measures = {
             "local_loss": problem.f(x, y, None),
             **{name: rows.mean(loss, x, y) for name, loss in metrics},
