@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 LOWEST = build/lowest
+TORCH = build/torch
 QUICK_FILES = $$(grep -rl --include='test_*.py' 'mark\.quick' tests)
 # Bytecode is kept: every worker and every process of a test reads it, and so does the next run.
 export PYTHONDONTWRITEBYTECODE =
@@ -10,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE =
 # Bytecode is compiled at the first import, so only for modules that are used.
 INSTALL = -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo check test test-slow test-lowest coverage lint format docs bench clean
+.PHONY: demo check test test-slow test-lowest test-torch coverage lint format docs bench clean
 
 # Only what the demo needs: a newcomer waits for no package of development.
 $(VENV)/installed-demo: pyproject.toml
@@ -47,6 +48,15 @@ test-lowest:  ## the demo and the fastest tests with the oldest supported versio
 	cd $$(mktemp -d) && $(abspath $(LOWEST))/bin/diamond demo --quiet
 	$(LOWEST)/bin/python -m pytest -m quick -n 2 --dist loadfile -W ignore::DeprecationWarning $(QUICK_FILES)
 	$(LOWEST)/bin/python -m pytest -W ignore::DeprecationWarning $$(find tests -name 'test_callbacks*.py')
+
+# PyTorch has an environment of its own: it is large, and its versions are pinned.
+$(TORCH)/installed: pyproject.toml
+	$(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python $(INSTALL) --editable '.[torch,net]' pytest hypothesis transformers peft
+	touch $@
+
+test-torch: $(TORCH)/installed  ## diamond.torch, with the versions of the extra
+	$(TORCH)/bin/python -m pytest tests/torch
 
 coverage: $(VENV)/installed  ## lines of diamond/ that the tests run, in their processes too; no file below 80 %
 	$(BIN)/coverage erase

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core import host_transfer
 from .torch_versions import import_torch, import_torchax
 
 Params = dict[str, jax.Array]
@@ -54,7 +55,7 @@ def functional(module: Any) -> tuple[Params, Callable[..., Any]]:
                 f"returned, or one of its structure"
             )
         arrays = torchax.interop.torch_view({**frozen, **params})
-        inputs, options = torchax.interop.torch_view((inputs, options))
+        inputs, options = torchax.interop.torch_view(_arrays((inputs, options)))
         with environment:
             output = torch.func.functional_call(module, arrays, inputs, options)
         return torchax.interop.jax_view(_plain(output))
@@ -77,7 +78,7 @@ def function(torch_function: Callable[..., Any]) -> Callable[..., Any]:
     environment = torchax.default_env()
 
     def converted(*inputs: Any, **options: Any) -> Any:
-        inputs, options = torchax.interop.torch_view((inputs, options))
+        inputs, options = torchax.interop.torch_view(_arrays((inputs, options)))
         with environment:
             output = torch_function(*inputs, **options)
         return torchax.interop.jax_view(_plain(output))
@@ -140,6 +141,12 @@ def _dropout_probability(part: Any) -> float:
     numbers = [part.p] if isinstance(part, torch.nn.modules.dropout._DropoutNd) else []
     numbers += [value for name, value in vars(part).items() if "dropout" in name]
     return max((float(n) for n in numbers if isinstance(n, int | float)), default=0.0)
+
+
+def _arrays(inputs: Any) -> Any:
+    """Return numpy arrays and tensors among the inputs as JAX arrays; options stay as they are."""
+    inputs = host_transfer.without_tensors(inputs)
+    return jax.tree.map(lambda a: jnp.asarray(a) if isinstance(a, np.ndarray) else a, inputs)
 
 
 def _plain(output: Any) -> Any:

@@ -20,7 +20,7 @@ README = ROOT / "README.md"
 WORDS = 22_000  # of all guides together
 SUBMODULES = ["algorithm", "callbacks", "cost", "data", "data.partition", "gallery"]
 SUBMODULES += ["hypergradient", "network", "network.channels", "prox", "report", "schedule"]
-SUBMODULES += ["theory", "tree"]
+SUBMODULES += ["theory", "torch", "tree"]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ with_code = [
 
 @pytest.mark.parametrize("page", with_code, ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page, here):
-    for package in re.findall(r"^(?:import|from) (flax|equinox)", page.read_text(), re.M):
+    for package in re.findall(r"^(?:import|from) (flax|equinox|torch|peft)", page.read_text(), re.M):
         pytest.importorskip(package, reason=f"{package} is not installed")
     play(page)
 

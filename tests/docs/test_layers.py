@@ -21,6 +21,7 @@ LAYERS = [
     "hardware",  # memory, devices, processes, compiled programs
     "data",  # data sets, readers of files, partitions
     "problem",  # what the agents solve, with the rows that each has
+    "torch",  # PyTorch modules and data sets as losses and rows
     "network",  # who talks to whom, and with which weights
     "schedules",  # schedules, and numbers left open until a run
     "interface",  # a round as one agent sees it: what algorithms say, and engine run
@@ -51,7 +52,7 @@ LEVEL = {name: level for level, name in enumerate(LAYERS)}
 APART = ["algorithms", "gallery", "engine", "data", "network"]
 MODULES = sorted(ROOT.rglob("*.py"))
 OPTIONAL = {"matplotlib", "PIL", "pooch", "platformdirs", "tqdm", "optax"}
-OPTIONAL |= {"tensorboardX", "mlflow", "wandb"}
+OPTIONAL |= {"tensorboardX", "mlflow", "wandb", "torch", "torchax"}
 PEERS = {"msgpack", "cryptography"}  # of diamond/peers, which the package does not import
 
 
