@@ -20,7 +20,7 @@ from ...core.cost_counter import Cost
 from ...core.pytrees import Tree
 from ...core.sampling import Sample
 from ...core.suggestions import did_you_mean
-from ...problem import Objectives
+from ...problem import LARGE, Objectives
 from ...schedules.step_schedules import Number, Schedule, schedule
 from .variables import STATIC, Point
 
@@ -212,10 +212,25 @@ class Penalty(LowerLevelNeeds):
     ) -> tuple[Point, Point, Cost]:
         lam, both = self.lam(t), jax.grad(problem.g, (0, 1))
         f_x, f_y = jax.grad(problem.f, (0, 1))(point.x, point.z, sample.upper)
-        (y_x, y_y), (z_x, z_y) = (both(point.x, copy, sample.lower) for copy in (point.y, point.z))
+        point = _after(f_y, point)
+        y_x, y_y = both(point.x, point.y, sample.lower)
+        point = _after(y_y, point)
+        z_x, z_y = both(point.x, point.z, sample.lower)
         upper = Point(f_x, pytrees.zeros(point.y), pytrees.scale(1 / lam, f_y))
         lower = Point(pytrees.scale(lam, pytrees.sub(z_x, y_x)), y_y, z_y)
         return upper.only(names), lower.only(names), self._cost(problem, sample, names, 1)
+
+
+def _after(result: Tree, point: Point) -> Point:
+    """Return `point`, for a large y only once `result` is computed.
+
+    The passes of a network then follow one another, so that the memory of their activations is that
+    of one pass.
+    """
+    if sum(leaf.size for leaf in jax.tree.leaves(point.y)) <= LARGE:
+        return point
+    point, _ = jax.lax.optimization_barrier((point, result))
+    return point
 
 
 def gradient() -> Gradient:
