@@ -56,7 +56,7 @@ $(TORCH)/installed: pyproject.toml
 	touch $@
 
 test-torch: $(TORCH)/installed  ## diamond.torch, with the versions of the extra
-	$(TORCH)/bin/python -m pytest tests/torch
+	$(TORCH)/bin/python -m pytest tests/pytorch
 
 coverage: $(VENV)/installed  ## lines of diamond/ that the tests run, in their processes too; no file below 80 %
 	$(BIN)/coverage erase
