@@ -60,7 +60,9 @@ with_code = [
 
 @pytest.mark.parametrize("page", with_code, ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page, here):
-    for package in re.findall(r"^(?:import|from) (flax|equinox|torch|peft)", page.read_text(), re.M):
+    for package in re.findall(
+        r"^(?:import|from) (flax|equinox|torch|peft)", page.read_text(), re.M
+    ):
         pytest.importorskip(package, reason=f"{package} is not installed")
     play(page)
 
