@@ -74,6 +74,7 @@ def with_statistics():
 def gpt2(attention="eager"):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     sizes = {"n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16, "vocab_size": 20}
+    sizes |= {"bos_token_id": 0, "eos_token_id": 0}
     config = transformers.GPT2Config(**sizes, attn_implementation=attention)
     return transformers.GPT2LMHeadModel(config).eval()
 
