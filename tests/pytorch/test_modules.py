@@ -84,6 +84,7 @@ def test_a_module_put_into_training_mode_later_is_refused_at_its_use():
     module.train()
     with pytest.raises(ValueError, match=r"call module.eval\(\) first"):
         apply(params, jnp.ones((3, 2)))
+    module.eval()
     with pytest.raises(ValueError, match="differ from those of functional"):
         apply({**params, "other": 0}, jnp.ones((3, 2)))
 
