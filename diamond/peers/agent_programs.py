@@ -93,9 +93,7 @@ def compute_program(plan: ComputeKey) -> Callable[..., Any]:
         spent = cost_counter.charge(spent, costs)
         return LocalResult(state if plan.silent else None, spent, estimate, message)
 
-    empty: Objectives = jax.tree.unflatten(
-        plan.objectives, [None] * plan.objectives.num_leaves
-    )
+    empty: Objectives = jax.tree.unflatten(plan.objectives, [None] * plan.objectives.num_leaves)
     return compile_single_threaded(compute, hoists=empty.captured_bytes > 0)
 
 
