@@ -9,11 +9,11 @@
 round, milliseconds a round and peak memory, each beside plain training of the same networks on the
 same rows with the same optimizer, in the same process. Every row of the table has a process of its
 own, because a device does not forget its peak; plain training comes first, so a peak of the method
-is at least that of plain training. `domains`: `diamond.solve` without any number on
+is at least that of plain training. `domains`: `diamond.solve` without step sizes on
 `gallery.domain_weights` with 8 sites and 6 sources of which 3 are noise, beside Adam on the clean
 rows alone. `cleaning`: `diamond.solve` on `gallery.network_cleaning`. `--small` makes everything
 tiny. FILE gets one JSON line for every finished row. `pictures`: those of the three problems in
-docs/reference/gallery.md, at the sizes that `diamond new` writes.
+docs/reference/gallery.md, at the sizes that `diamond new` writes (--rounds for shorter runs).
 """
 
 import argparse
