@@ -32,9 +32,9 @@ class MeasurementProgram:
                 seeds, lambda seed: curvature_probes(problem, problem.start(seed)[1], seed, places)
             )
         self.guess: Any = None  # initial guess of y*(xbar), if only the upper loss is measured
-        single_run_program = (
-            programs.frequent_measurement if measures.programs == {"loss"} else programs.measurement
-        )
+        # Without optimization, a network of convolutions takes seconds for every measure.
+        optimizes = measures.programs == {"loss"} or not problem.has_lower_solution
+        single_run_program = programs.frequent_measurement if optimizes else programs.measurement
         program = programs.lane_measurement if backend.lanes else single_run_program
         if (
             key := (program, measures)
