@@ -76,7 +76,7 @@ def unlimited_run(problem):
     with without_optimizations(), compilations() as counts:
         needed = forecast(problem, RING, ALGORITHM, 6, every=3).memory
         run = diamond.simulate(problem, RING, ALGORITHM, 6, every=3)
-    assert counts["jit(run_rounds_until)"] == counts["jit(measure_all)"] == 1  # analysed, tried and run
+    assert counts["jit(run_rounds_until)"] == counts["jit(measure_all)"] == 1  # both compiled once
     return run, needed
 
 
