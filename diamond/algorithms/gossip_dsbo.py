@@ -3,7 +3,6 @@
 Rule: [M mid]; a solve with the averaged g_yy for the Neumann product over several.
 """
 
-from collections import namedtuple
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +14,7 @@ from ..problem import Objectives
 from ..schedules.step_schedules import Number, Schedule, weight
 from ._composition import Step, Steps, choose
 from .parts.explicit_matrices import (
+    AveragesState,
     Ingredients,
     hypergradient,
     ingredients,
@@ -24,15 +24,6 @@ from .parts.explicit_matrices import (
 from .parts.single_stage import SingleStageMethod, floor
 
 __all__ = ["gossip_dsbo"]
-
-
-class GossipDsboState(namedtuple("GossipDsboState", ["x", "y", "kept"])):  # names in checkpoints
-    """x, y, and the averages over rounds and neighbours."""
-
-    @property
-    def averages(self) -> Ingredients:
-        """Averages of f_x, f_y, g_y, g_xy and g_yy."""
-        return self[2]
 
 
 @pytrees.pytree
@@ -50,33 +41,26 @@ class GossipDsbo(SingleStageMethod):
         "f, g, all of g_yy and g_xy on a batch"
     )
 
-    def init(self, x: Tree, y: Tree) -> GossipDsboState:
-        return GossipDsboState(x, y, zero_ingredients(x, y))
+    def init(self, x: Tree, y: Tree) -> AveragesState:
+        return AveragesState(x, y, zero_ingredients(x, y))
 
-    def estimate(
-        self, problem: Objectives, state: GossipDsboState, t: Number, sample: Sample
-    ) -> Any:
+    def estimate(self, problem: Objectives, state: AveragesState, t: Number, sample: Sample) -> Any:
         return ingredients(problem, state.x, state.y, sample)
 
-    def x_direction(self, estimate: Ingredients, state: GossipDsboState) -> Tree:
+    def x_direction(self, estimate: Ingredients, state: AveragesState) -> Tree:
         return unravel_like(hypergradient(state.averages, self.floor), state.x)
 
-    def outgoing(self, state: GossipDsboState, estimate: Ingredients, t: Number) -> Message:
+    def outgoing(self, state: AveragesState, estimate: Ingredients, t: Number) -> Message:
         return Message(state)
 
     def update(
-        self,
-        state: GossipDsboState,
-        estimate: Ingredients,
-        sent: Message,
-        change: Message,
-        t: Number,
-    ) -> GossipDsboState:
+        self, state: AveragesState, estimate: Ingredients, sent: Message, change: Message, t: Number
+    ) -> AveragesState:
         x, y, averages = pytrees.add(sent.average, change.average)
         averages = pytrees.axpy(weight(self.theta, t), pytrees.sub(estimate, averages), averages)
         h = unravel_like(hypergradient(averages, self.floor), x)
         moved = pytrees.axpy(-self.beta(t), unravel_like(averages.g_y, y), y)
-        return GossipDsboState(pytrees.axpy(-self.alpha(t), h, x), moved, averages)
+        return AveragesState(pytrees.axpy(-self.alpha(t), h, x), moved, averages)
 
 
 def gossip_dsbo(

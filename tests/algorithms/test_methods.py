@@ -189,7 +189,7 @@ def test_the_wrong_lower_level_is_refused_with_the_names_of_those_that_solve_it(
             assert all(other in str(refused.value) for other in right)
 
 
-def test_no_method_takes_more_than_100_lines():
+def test_no_method_takes_more_than_80_lines():
     folder = Path(inspect.getfile(algorithms)).parent
     lengths = {name: len((folder / f"{name}.py").read_text().splitlines()) for name in METHODS}
-    assert {name: n for name, n in lengths.items() if n > 100} == {}
+    assert {name: n for name, n in lengths.items() if n > 80} == {}

@@ -9,9 +9,9 @@ import pytest
 import diamond
 from diamond import catalogue
 
-MODULES = {"algorithm", "algorithms", "callbacks", "cost", "data", "hypergradient", "network"}
+MODULES = {"algorithm", "algorithms", "callbacks", "cost", "data", "gallery", "hypergradient"}
 PLUGINS = {point.name for point in entry_points(group="diamond.algorithms")}
-MODULES |= {"problems", "prox", "report", "schedule", "theory", "tree"}
+MODULES |= {"network", "prox", "report", "schedule", "theory", "torch", "tree"}
 
 
 def test_every_public_name_is_imported_on_first_access():

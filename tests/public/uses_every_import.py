@@ -29,6 +29,7 @@ METHODS: list[Callable[..., Algorithm]] = [
     diamond.adasdbo,
     diamond.aid,
     diamond.amigo,
+    diamond.bome,
     diamond.bsa,
     diamond.d_soba,
     diamond.diamond,
@@ -36,9 +37,11 @@ METHODS: list[Callable[..., Algorithm]] = [
     diamond.dsbo,
     diamond.dsgd,
     diamond.dsgda_gt,
+    diamond.duet,
     diamond.exact_diffusion,
     diamond.extra,
     diamond.f2sa,
+    diamond.f2sa_fused,
     diamond.fab,
     diamond.gossip_dsbo,
     diamond.gt_saga,
@@ -54,6 +57,7 @@ METHODS: list[Callable[..., Algorithm]] = [
     diamond.ma_soba,
     diamond.mdbo,
     diamond.compose,
+    diamond.meha,
     diamond.momentum_tracking,
     diamond.mrbo,
     diamond.prometheus,
@@ -143,6 +147,7 @@ def files(folder: Path) -> list[Any]:
         diamond.data.lines,
         diamond.data.hashed,
         diamond.report.build,
+        diamond.torch.rows,
         diamond.load,
     ]
 
@@ -177,6 +182,7 @@ def main(folder: Path) -> Comparison:
     algorithm = diamond.diamond(0.05, 0.1, batch=4, hypergradient=inverse)
     hypergradients = diamond.hypergradient.neumann(), diamond.hypergradient.check
     run: Run = diamond.simulate(problem, network, algorithm, rounds=2)
+    assert diamond.with_optimizers(algorithm).batch == algorithm.batch
     assert run.per_agent["consensus"].shape[1] == network.agents == problem.agents
     assert network.phases == (network,) and run.messages == network.count_messages(run.rounds)
     try:

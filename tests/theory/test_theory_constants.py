@@ -157,7 +157,7 @@ def test_solving_the_lower_level_counts_what_it_computes():
     problem = counting_losses.problem()
     x, y = problem.start(0)
     mine = agent_of(problem.objectives(), 0)
-    counting_losses.seen.clear()
+    counting_losses.counts.clear()
     result = jax.block_until_ready(jax.jit(lower_solution.solve)(mine, x, y))
     expected = counting_losses.counted()
     assert result.cost.samples == 7 and result.cost.hvps == expected["hvps"]

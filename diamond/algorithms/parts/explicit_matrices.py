@@ -79,6 +79,15 @@ def unravel_like(vector: jax.Array, a: Tree) -> Tree:
     return ravel_pytree(a)[1](vector)
 
 
+class AveragesState(namedtuple("AveragesState", ["x", "y", "kept"])):  # names in checkpoints
+    """x, y, and the averages over rounds and neighbours."""
+
+    @property
+    def averages(self) -> Ingredients:
+        """Averages of f_x, f_y, g_y, g_xy and g_yy."""
+        return self[2]
+
+
 class MatrixState(namedtuple("MatrixState", ["x", "y", "last", "kept"])):  # names in checkpoints
     """x and y, those of the previous round, and the estimates with momentum."""
 
