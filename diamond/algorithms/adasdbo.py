@@ -65,7 +65,7 @@ class AdaSdbo(SingleStageMethod):
         x, y, z = map(move, steps, u, state[:3])
         return Message({"x": x, "y": y, "z": z, "sums": sums}, u)
 
-    def update(self, state: Any, estimate: Point, sent: Any, change: Any, t: Number) -> AdaSdboState:
+    def update(self, state: Any, estimate: Point, sent: Any, change: Any, t: Any) -> AdaSdboState:
         average, u = pytrees.add(sent, change)
         return AdaSdboState(u=u, old=estimate, **average)
 

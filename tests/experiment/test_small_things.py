@@ -60,4 +60,4 @@ def test_all_that_is_optional_is_one_extra():
     extras = about["optional-dependencies"]
     (inside,) = extras["all"]
     named = set(inside.removeprefix("diamond-bilevel[").removesuffix("]").split(","))
-    assert named == set(extras) - {"all", "dev", "docs", "torch"}  # torch: large, its versions exact
+    assert named == set(extras) - {"all", "dev", "docs", "torch"}  # torch is large
