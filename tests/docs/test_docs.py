@@ -17,7 +17,7 @@ from diamond.hardware import compilation_cache as cache
 from diamond.metrics import measures
 
 README = ROOT / "README.md"
-WORDS = 23_000  # of all guides together
+WORDS = 22_000  # of all guides together
 SUBMODULES = ["algorithm", "callbacks", "cost", "data", "data.partition", "gallery"]
 SUBMODULES += ["hypergradient", "network", "network.channels", "prox", "report", "schedule"]
 SUBMODULES += ["theory", "torch", "tree"]
@@ -44,7 +44,7 @@ def here(tmp_path, monkeypatch, float32, compiled_once):
 
 def test_the_example_of_the_readme_learns_and_prints_what_is_shown(here):
     run = play(README, kinds=["python"])["run"]
-    assert run.history["upper_loss"][-1] < 0.9 * run.history["upper_loss"][0]
+    assert run.history["upper_loss"][-1] < 0.5 * run.history["upper_loss"][0]
     assert run.history["metric"][-1] < 0.1 * run.history["metric"][0]
     (shown,) = [text for kind, text in blocks(README) if kind == "text"]
     first, last, rounds, *penalties = map(float, re.findall(r"\d[\d.]*", shown))
