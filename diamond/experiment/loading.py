@@ -109,11 +109,11 @@ def _load_run(path: Path, problem: Problem | None) -> Run:
     arrays = _add_agent_axis(stored.manifest, newest.arrays)
     state_tree = rebuild_tree(arrays)
     state = state_tree.state
+    x, y = state.x, getattr(state, "y", None)  # no arrays, so no field, without a lower level
     if problem is not None:
-        x, y = problem.start(stored.manifest["seed"])
-        state = state._replace(
-            x=_restore_structure(x, ".state.x", arrays), y=_restore_structure(y, ".state.y", arrays)
-        )
+        start = dict(zip("xy", problem.start(stored.manifest["seed"])))
+        x, y = (_restore_structure(start[name], f".state.{name}", arrays) for name in "xy")
+        state = state._replace(**{k: v for k, v in [("x", x), ("y", y)] if hasattr(state, k)})
         if experiment is None:
             _check_rows(path, stored.manifest, problem)
     manifest = stored.manifest
@@ -121,8 +121,8 @@ def _load_run(path: Path, problem: Problem | None) -> Run:
     fields = {name: manifest[name] for name in names}
     network, inputs = _network_and_inputs(manifest, experiment)
     run = Run(
-        x=state.x,
-        y=state.y,
+        x=x,
+        y=y,
         history=_as_columns([{k: v for k, v in e.items() if k != "agents"} for e in stored.lines]),
         per_agent=_as_columns([line["agents"] for line in stored.lines]),
         state=state,
@@ -263,7 +263,7 @@ def _best_point(
 ) -> BestPoint | None:
     if best is None:
         return None
-    x, y = best.x, best.y
+    x, y = best.x, getattr(best, "y", None)
     if problem is not None:
         start = problem.start(stored.manifest["seed"])
         x, y = (

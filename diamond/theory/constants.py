@@ -12,7 +12,7 @@ class Start(NamedTuple):
 
     loss: float = 0.0  # l(x_0), exact
     lower_gap: float = 0.0  # sum_i ||y_0 - y_i*(x_0)||^2
-    disagreement: float = 0.0  # sum_i ||h_i - hbar||^2, of the exact hypergradients at x_0
+    disagreement: float = 0.0  # sum_i ||h_i - mean of h||^2, h_i the exact hypergradient of agent i
 
 
 @dataclass(frozen=True)

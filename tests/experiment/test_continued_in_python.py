@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from commands import command
@@ -55,6 +56,20 @@ def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
         diamond.load(tmp_path / "run", quad(seed=5))
     message = command("resume", tmp_path / "run", code=2).stderr
     assert "diamond.simulate(problem, network, algorithm, rounds, seed, resume=diamond" in message
+
+
+def test_a_saved_run_without_a_lower_level_is_extended(tmp_path):
+    """A checkpoint has no arrays for a y that is absent; gt_saga has a state of its own."""
+    rows = [{"a": np.arange(8.0) - agent} for agent in range(3)]
+    square = lambda x, rows: jnp.mean((rows["a"] - x) ** 2)
+    problem = diamond.Problem(square, None, lambda key: jnp.zeros(()), rows)
+    inputs = problem, ring(3), diamond.gt_saga(0.1, batch=2)
+    with without_optimizations():
+        diamond.simulate(*inputs, 4, every=2).save(tmp_path / "run")
+        for loaded in diamond.load(tmp_path / "run", problem), diamond.load(tmp_path / "run"):
+            assert loaded.y is None and loaded.best.y is None
+            whole = diamond.simulate(*inputs, 8, every=2)
+            assert same_bits(diamond.simulate(*inputs, 8, every=2, resume=loaded).x, whole.x)
 
 
 def test_a_saved_comparison_is_loaded_and_extended(tmp_path):

@@ -142,7 +142,7 @@ def test_on_more_devices_each_needs_less(problem):
     )
     with without_optimizations(), compilations() as counts:
         one, three = needed(1), needed(3)
-        assert counts["jit(_run_rounds)"] == counts["jit(measure_all)"] == 2
+        assert counts["jit(run_rounds_until)"] == counts["jit(measure_all)"] == 2
         assert three < 0.8 * one
         limit = (one + three) // 2
         assert needed(3, limit) == three
