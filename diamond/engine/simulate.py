@@ -251,9 +251,10 @@ def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) ->
         name = (
             algorithm if isinstance(algorithm, str) else getattr(algorithm, "__name__", "diamond")
         )
+        call = "solve() of diamond.algorithms.solve" if name == "solve" else f"diamond.{name}()"
         raise TypeError(
-            f"the algorithm is {algorithm!r}: give what its function returns, as in "
-            f"diamond.{name}(), with the brackets"
+            f"the algorithm is {algorithm!r}: give what its function returns, as in {call}, with "
+            f"the brackets"
         )
     if as_int("batch", algorithm.batch) < 1:
         raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
