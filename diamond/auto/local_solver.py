@@ -17,11 +17,19 @@ from ..core.pytrees import Tree
 from ..core.sampling import Sample, Where, is_stream
 from ..problem import Objectives
 
-TOLERANCE_AT_START, TOLERANCE = 0.3, 0.03  # relative residuals of conjugate gradients
-SETTLED_AT_START, SETTLED = 0.1, 0.3  # factor to which Newton's steps reduce ||g_y||
-NEWTON_STEPS_AT_START, NEWTON_STEPS = 20, 1
 PRODUCTS = 40  # maximum number of products of conjugate gradients
 LARGER = 1.5  # largest growth of ||g_y|| in a Newton step; else a quarter of the step
+
+
+class LocalLimits(NamedTuple):
+    """How far local work goes."""
+
+    newton_steps: Any
+    goal: Any  # factor to which Newton's steps reduce ||g_y||
+    tolerance: Any  # relative residual of conjugate gradients
+
+
+AT_START, LATER = LocalLimits(20, 0.1, 0.3), LocalLimits(1, 0.3, 0.03)
 
 
 class LocalSolution(NamedTuple):
@@ -70,6 +78,12 @@ def local_rows(rows: Any, where: Where, batches: int) -> LocalWorkRows:
     return LocalWorkRows((begin + jnp.arange(number)) % rows.count, number)
 
 
+def takes_all_rows(problem: Objectives, sample: Sample, batches: int) -> bool:
+    """Return whether local work takes all rows of an agent, or the drawn batch of a stream."""
+    pairs = (problem.train, sample.lower), (problem.valid, sample.upper)
+    return all(is_stream(w) or local_rows(rows, w, batches).where is None for rows, w in pairs)
+
+
 def solve_locally(
     problem: Objectives,
     x: Tree,
@@ -77,13 +91,13 @@ def solve_locally(
     z: Tree,
     sample: Sample,
     batches: int,
-    at_start: bool,
+    limits: LocalLimits,
 ) -> LocalSolution:
     """Improve y and z at x.
 
     Args:
         batches: maximum number of mini-batches, if the agent has more rows.
-        at_start: settle y before x first moves, with more steps than later.
+        limits: `AT_START` settles y before x first moves, `LATER` is less work.
 
     Returns:
         y, z, ||g_y|| before, and the rows charged.
@@ -91,20 +105,17 @@ def solve_locally(
     train = local_rows(problem.train, sample.lower, batches)
     valid = local_rows(problem.valid, sample.upper, batches)
     lower_gradient = lambda y: jax.grad(problem.g, 1)(x, y, train.where)
-    newton_steps = NEWTON_STEPS_AT_START if at_start else NEWTON_STEPS
-    goal = SETTLED_AT_START if at_start else SETTLED
-    tolerance = TOLERANCE_AT_START if at_start else TOLERANCE
     value = lower_gradient(y)
     reference = pytrees.norm(value)
 
     def unsettled(carry: Any) -> jax.Array:
         _, value, steps, _, _ = carry
-        return (steps < newton_steps) & (pytrees.norm(value) > goal * reference)
+        return (steps < limits.newton_steps) & (pytrees.norm(value) > limits.goal * reference)
 
     def newton(carry: Any) -> Any:
         y, value, steps, gradients, count = carry
         product = jax.linearize(lower_gradient, y)[1]
-        move, iterations = conjugate_gradient(product, value, PRODUCTS, tolerance)
+        move, iterations = conjugate_gradient(product, value, PRODUCTS, limits.tolerance)
         moved = pytrees.sub(y, move)
         moved_value = lower_gradient(moved)
         worse = ~(pytrees.norm(moved_value) < LARGER * pytrees.norm(value))
@@ -121,7 +132,7 @@ def solve_locally(
     product = jax.linearize(lower_gradient, y)[1]
     residual = pytrees.sub(f_y, product(z))
     ratio = pytrees.norm(f_y) / jnp.maximum(pytrees.norm(residual), jnp.finfo(reference.dtype).tiny)
-    move, iterations = conjugate_gradient(product, residual, PRODUCTS, tolerance * ratio)
+    move, iterations = conjugate_gradient(product, residual, PRODUCTS, limits.tolerance * ratio)
     cost = Cost(
         samples=train.number + valid.number,
         gradients=gradients * train.number + valid.number,

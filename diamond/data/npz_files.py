@@ -75,7 +75,9 @@ def npz(path: str | Path, real: bool = False, missing_values: MissingValues = "r
         test = (test_rows.reshape(len(test_rows), -1), encode_labels(test_labels))
     sites = arrays.get("sites")
     if sites is not None and sites.shape != labels.shape:
-        raise DataError(f"{path}: sites {sites.shape} for {len(labels)} rows; give one site name per row")
+        raise DataError(
+            f"{path}: sites {sites.shape} for {len(labels)} rows; give one site name per row"
+        )
     dataset = Dataset(
         name=path.stem,
         train=(rows.reshape(len(rows), -1), encode_labels(labels)),

@@ -7,6 +7,7 @@ import pytest
 from helpers import LOWER, quad, ring
 
 import diamond
+from diamond.algorithms.parts import local_work
 from diamond.algorithms.solve import solve
 from diamond.auto import local_solver, step_rule
 from diamond.auto.step_rule import StepInputs, initial_scalars, propose_step
@@ -133,10 +134,8 @@ def test_local_work_solves_the_lower_level():
     x, y = given.start(0)
     sample = Sample(0, 0, 0, None, None)
     given_x = x + 0.5
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_solver, "TOLERANCE_AT_START", 1e-10)
-        patch.setattr(local_solver, "SETTLED_AT_START", 1e-10)
-        result = local_solver.solve_locally(own, given_x, y, y, sample, 64, True)
+    exactly = local_solver.LocalLimits(20, 1e-10, 1e-10)
+    result = local_solver.solve_locally(own, given_x, y, y, sample, 64, exactly)
     A, expected = given.A[1], given.lower_solution(np.asarray(given_x))[1]
     np.testing.assert_allclose(result.y, expected, rtol=1e-8)
     f_y = expected - given.a[1] + given.D[1].T @ np.asarray(given_x)
@@ -144,6 +143,26 @@ def test_local_work_solves_the_lower_level():
     rows = 12
     assert result.cost.samples == 2 * rows and result.cost.gradients == rows * (1 + 1 + 1)
     assert result.cost.hvps <= rows * (2 * LOWER + 1)
+
+
+@pytest.mark.parametrize("t", [0, 3])
+def test_one_solver_at_the_start_and_later_equals_two(monkeypatch, t):
+    given = quad(noise=0.3)
+    own, (x, y) = given.objectives(3).for_agent(1), given.start(0)
+    memory = local_work.WorkMemory(*(jnp.array(number) for number in (0.5, 0.1, 1.0, 0.0)))
+    inputs = (
+        own,
+        (x + 0.5, y, y),
+        memory,
+        jnp.array(99.0),
+        jnp.array(t),
+        Sample(0, 0, 0, None, None),
+    )
+    one = local_work.work_locally(*inputs)
+    monkeypatch.setattr(local_work, "takes_all_rows", lambda *inputs: False)
+    two = local_work.work_locally(*inputs)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), one, two)
+    assert (one.memory.reference == memory.reference) == (t > 0) and one.cost.hvps > 0
 
 
 def test_few_batches_stand_for_many_rows():

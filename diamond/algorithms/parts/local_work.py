@@ -15,7 +15,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ...auto.local_solver import run_if, solve_locally
+from ...auto.local_solver import (
+    AT_START,
+    LATER,
+    LocalSolution,
+    run_if,
+    solve_locally,
+    takes_all_rows,
+)
 from ...auto.step_rule import TINY
 from ...core import pytrees
 from ...core.cost_counter import Cost
@@ -65,34 +72,58 @@ def work_locally(
 ) -> LocalWorkResult:
     """Solve for y and z at `point` = (x, y, z) if they lag, and in round 0."""
     x, y, z = point
+    zero = 0 * memory.rest.astype(jnp.int32)
+    unchanged = LocalWorkResult(y, z, memory._replace(wait=memory.wait - 1), Cost(*[zero] * 4))
+    lagging = (lag > LAGGING) & (memory.wait <= 0)
+    needed = lagging | (memory.residual > EXPLODED * memory.reference)
+    started = pytrees.mapped_with(jnp.asarray(t == 0), memory.rest)
+
+    solve = lambda *how: solve_locally(problem, x, y, z, sample, *how)
+
+    def settled(solution: LocalSolution) -> LocalWorkResult:
+        new_memory = memory._replace(reference=solution.reference)
+        return LocalWorkResult(solution.y, solution.z, new_memory, solution.cost)
+
+    def improved(solution: LocalSolution) -> LocalWorkResult:
+        return _rest_after(problem, point, memory, solution, sample)
+
+    def settled_or_improved() -> LocalWorkResult:
+        limits = jax.tree.map(lambda *pair: jnp.where(started, *pair), AT_START, LATER)
+        solution = solve(BATCHES, limits)
+        return run_if(~started, lambda: improved(solution), settled(solution))
+
+    if takes_all_rows(
+        problem, sample, BATCHES_AT_START
+    ):  # one solver then compiles faster than two
+        return run_if(needed | started, settled_or_improved, unchanged)
+    first = run_if(started, lambda: settled(solve(BATCHES_AT_START, AT_START)), unchanged)
+    return run_if(needed & ~started, lambda: improved(solve(BATCHES, LATER)), first)
+
+
+def _rest_after(
+    problem: Objectives,
+    point: tuple[Tree, Tree, Tree],
+    memory: WorkMemory,
+    solution: LocalSolution,
+    sample: Sample,
+) -> LocalWorkResult:
+    """Return the solution, and how long the agent rests: longer if it changed little."""
+    x, y, z = point
 
     def hypergradient(y: Tree, z: Tree) -> Tree:
         f_x = jax.grad(problem.f, 0)(x, y, sample.upper)
         g_y = lambda x: jax.grad(problem.g, 1)(x, y, sample.cross)
         return pytrees.sub(f_x, jax.vjp(g_y, x)[1](z)[0])
 
-    def work(batches: int, at_start: bool) -> LocalWorkResult:
-        solution = solve_locally(problem, x, y, z, sample, batches, at_start)
-        if at_start:
-            new_memory = memory._replace(reference=solution.reference)
-            return LocalWorkResult(solution.y, solution.z, new_memory, solution.cost)
-        before, after = hypergradient(y, z), hypergradient(solution.y, solution.z)
-        larger = jnp.maximum(pytrees.dot(before, before), pytrees.dot(after, after))
-        similarity = pytrees.dot(before, after) / (larger + TINY)
-        longer = jnp.minimum(2 * memory.rest + 1, LONGEST_REST)
-        rest = jnp.where(similarity < USEFUL, 0.0, memory.rest)
-        rest = jnp.where(similarity > USELESS, longer, rest)
-        upper, batch = problem.valid.size(sample.upper), problem.train.size(sample.cross)
-        rounds = (solution.cost.gradients + solution.cost.hvps) // (BUDGET * (upper + 3 * batch))
-        rest = jnp.maximum(rest, rounds.astype(rest.dtype))
-        new_memory = memory._replace(rest=rest, wait=rest)
-        spent = pytrees.add(solution.cost, Cost(0, upper, 0, batch))
-        return LocalWorkResult(solution.y, solution.z, new_memory, spent)
-
-    zero = 0 * memory.rest.astype(jnp.int32)
-    unchanged = LocalWorkResult(y, z, memory._replace(wait=memory.wait - 1), Cost(*[zero] * 4))
-    lagging = (lag > LAGGING) & (memory.wait <= 0)
-    needed = lagging | (memory.residual > EXPLODED * memory.reference)
-    started = pytrees.mapped_with(jnp.asarray(t == 0), memory.rest)
-    first = run_if(started, lambda: work(BATCHES_AT_START, True), unchanged)
-    return run_if(needed & ~started, lambda: work(BATCHES, False), first)
+    before, after = hypergradient(y, z), hypergradient(solution.y, solution.z)
+    larger = jnp.maximum(pytrees.dot(before, before), pytrees.dot(after, after))
+    similarity = pytrees.dot(before, after) / (larger + TINY)
+    longer = jnp.minimum(2 * memory.rest + 1, LONGEST_REST)
+    rest = jnp.where(similarity < USEFUL, 0.0, memory.rest)
+    rest = jnp.where(similarity > USELESS, longer, rest)
+    upper, batch = problem.valid.size(sample.upper), problem.train.size(sample.cross)
+    rounds = (solution.cost.gradients + solution.cost.hvps) // (BUDGET * (upper + 3 * batch))
+    rest = jnp.maximum(rest, rounds.astype(rest.dtype))
+    spent = pytrees.add(solution.cost, Cost(0, upper, 0, batch))
+    rested = memory._replace(rest=rest, wait=rest)
+    return LocalWorkResult(solution.y, solution.z, rested, spent)
