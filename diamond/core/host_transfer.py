@@ -21,7 +21,15 @@ def to_device(a: Any, dtype: Any = None) -> jax.Array:
 
 def without_tensors(tree: Tree) -> Tree:
     """Return PyTorch tensors as numpy arrays, wherever they are; other leaves stay."""
-    to_numpy = lambda a: a.detach().cpu().numpy() if hasattr(a, "detach") else a
+
+    def to_numpy(a: Any) -> Any:
+        if not hasattr(a, "detach"):
+            return a
+        a = a.detach().cpu()
+        if str(a.dtype) == "torch.bfloat16":  # which `Tensor.numpy` does not support
+            return a.float().numpy().astype(jnp.bfloat16)
+        return a.numpy()
+
     return jax.tree.map(to_numpy, tree)
 
 

@@ -9,6 +9,7 @@ import jax
 from ..core.pytrees import Tree
 
 PACKAGES = (str(Path(__file__).parents[1]), str(Path(jax.__file__).parent))
+INSTALLED = str(Path(jax.__file__).parents[1])  # where the packages are that a loss calls
 VALUE_NEEDED = (
     jax.errors.ConcretizationTypeError,  # `if`, `while`, `float`, `bool`, `range`
     jax.errors.TracerArrayConversionError,  # a numpy function
@@ -26,7 +27,7 @@ def explain_errors(name: str, loss: Callable[..., jax.Array]) -> Callable[..., j
             raise TypeError(
                 f"{name} asks for the value of an array{_place(cause)}, which a compiled loss does "
                 f"not have: use jnp.where or jax.lax.cond in place of `if`, and jax.numpy in place "
-                f"of numpy, `float` and `bool`"
+                f"of numpy, `float` and `bool`{_torch_hint(cause)}"
             ) from cause
         except (TypeError, ValueError, LookupError) as cause:
             reason = str(cause).splitlines()[0] if str(cause) else ""
@@ -51,12 +52,20 @@ class _Plain(str):
     __repr__ = str.__str__
 
 
+def _torch_hint(cause: BaseException) -> str:
+    """Return the remedy for the `forward` of a PyTorch module."""
+    frames = traceback.extract_tb(cause.__traceback__)
+    is_module = any("torchax" in Path(frame.filename).parts for frame in frames)
+    return "; in a PyTorch module, torch.where and other functions of torch" * is_module
+
+
 def _place(cause: BaseException) -> str:
     """Locate the error in the user's code: " in line 7 of losses.py, `if y[0] > 0:`"."""
     frames = traceback.extract_tb(cause.__traceback__)
-    user_frames = [frame for frame in frames if not frame.filename.startswith(PACKAGES)]
-    if not user_frames:
+    outside = [frame for frame in frames if not frame.filename.startswith(PACKAGES)]
+    user_frames = [frame for frame in outside if not frame.filename.startswith(INSTALLED)]
+    if not outside:
         return ""
-    last = user_frames[-1]
+    last = (user_frames or outside)[-1]
     line = f", `{last.line}`" if last.line else ""
     return f" in line {last.lineno} of {Path(last.filename).name}{line}"

@@ -38,6 +38,11 @@ def load_rows(name: str, agent: int, source: Any) -> Tree:
                 f"agent {agent}'s {name} rows cannot be loaded: its function raised "
                 f"{type(cause).__name__}: {cause}"
             ) from cause
+    if any("torch.utils.data" in kind.__module__ for kind in type(source).__mro__):
+        raise TypeError(
+            f"agent {agent}'s {name} rows are a {type(source).__name__} of PyTorch: read it into "
+            f"memory by diamond.torch.rows, or draw from it by diamond.torch.stream"
+        )
     rows = jax.tree.map(np.asarray, host_transfer.without_tensors(source))
     leaves = jax.tree_util.tree_leaves_with_path(rows)
     if not leaves:

@@ -108,9 +108,11 @@ def check_draw(stream: Stream) -> None:
         first, again = (jax.tree.map(np.asarray, rows) for rows in (first, again))
     except Exception as cause:
         _check_same_form(stream)  # has the better message where agents differ
+        lines = str(cause).splitlines()
+        reason = lines[-1] if "Traceback" in lines[0] else f"{type(cause).__name__}: {lines[0]}"
         raise ValueError(
             f"agent {stream.numbers[0]}'s draw cannot be made part of a compiled program "
-            f"({type(cause).__name__}: {str(cause).splitlines()[0]}): {HOW}"
+            f"({reason}): {HOW}"
         ) from cause
     leaves = named_leaves(first)
     if not leaves:

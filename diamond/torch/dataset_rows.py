@@ -8,26 +8,37 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core import host_transfer
 from ..problem import stream as problem_stream
+from ..problem.loss_errors import shapes
 from .torch_versions import import_torch
 
 Tree = Any
+SAME_SHAPE = "pad or crop the items to one shape, as in a transform of the data set"
 
 
 def rows(data: Any) -> Tree:
     """Read a data set of one agent into memory.
 
     Args:
-        data: a `torch.utils.data.Dataset`, or a `DataLoader`, which is read once to its end.
+        data: a `torch.utils.data.Dataset`, or a `DataLoader`, which is read once to its end. A
+            loader with `shuffle=True` is read in the order of its data set, so that runs repeat.
 
     Returns:
         The rows as a pytree of numpy arrays, in the structure of an item of the data set: a tuple
         (image, label) gives a tuple of two arrays.
     """
     torch = import_torch()
-    if not isinstance(data, torch.utils.data.DataLoader):
-        data = [stack_items([item]) for item in _items(data)]
-    batches = [_as_arrays(batch) for batch in data]
+    is_loader = isinstance(data, torch.utils.data.DataLoader)
+    source = _in_order(data) if is_loader else (stack_items([item]) for item in _items(data))
+    batches: list[Tree] = []
+    try:
+        for batch in source:
+            batches.append(_as_arrays(batch))
+            name = f"{'batch' if is_loader else 'item'} {len(batches) - 1} of the data set"
+            _check_form(name, batches[-1], batches[0])
+    except RuntimeError as cause:  # of the loader, which stacks items
+        raise ValueError(f"{cause}: {SAME_SHAPE}") from cause
     if not batches:
         raise ValueError("the data set has no item; give the agent some, or leave it out")
     return jax.tree.map(lambda *a: np.concatenate(a), *batches)
@@ -59,7 +70,10 @@ def stream(
         raise ValueError("there is no data set: give one per agent")
     sizes = jnp.asarray([source.size for source in sources], jnp.int32)
     example = sources[0].read(0, 0)
-    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, _canonical(a.dtype)), example)
+    for source in sources:
+        source.example = example
+        source.read(source.size - 1, 0)
+    forms = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, _canonical(a.dtype)), example)
     only = len(sources) == 1  # at a site, the agent's number in the network is not an index
 
     def fetch(agents: Any, indices: Any, seeds: Any) -> Tree:
@@ -70,14 +84,14 @@ def stream(
             for agent, index, one_seed in zip(*(a.ravel().tolist() for a in numbers))
         ]
         stack = lambda form, *a: np.stack(a).astype(form.dtype).reshape(shape + form.shape)
-        return jax.tree.map(stack, shapes, *items)
+        return jax.tree.map(stack, forms, *items)
 
     def draw(key: jax.Array, agent: jax.Array) -> Tree:
         place, transform = jax.random.split(key)
         count = sizes[0] if only else sizes[agent]
         index = jax.random.randint(place, (), 0, count)
         seed = jax.random.bits(transform, (), jnp.uint32)
-        return jax.pure_callback(fetch, shapes, agent, index, seed, vmap_method="broadcast_all")
+        return jax.pure_callback(fetch, forms, agent, index, seed, vmap_method="broadcast_all")
 
     if not isinstance(evaluation, int):
         evaluation = [partial(rows, data) if _is_torch_data(data) else data for data in evaluation]
@@ -89,7 +103,10 @@ class _Source:
 
     def __init__(self, data: Any, agent: int):
         torch = import_torch()
-        dataset = data.dataset if isinstance(data, torch.utils.data.DataLoader) else data
+        dataset = data
+        if isinstance(data, torch.utils.data.DataLoader):
+            _check_sampler(data)
+            dataset = data.dataset
         if isinstance(dataset, torch.utils.data.IterableDataset) or not hasattr(
             dataset, "__getitem__"
         ):
@@ -97,7 +114,8 @@ class _Source:
                 f"agent {agent}'s {type(dataset).__name__} has no items by index, so rows cannot "
                 f"be drawn from it: read it into memory by diamond.torch.rows"
             )
-        self.dataset, self.size = dataset, len(dataset)
+        self.dataset, self.size, self.agent = dataset, len(dataset), agent
+        self.example: Tree | None = None  # has the form of all items
         if not self.size:
             raise ValueError(f"agent {agent}'s data set has no item")
 
@@ -106,7 +124,12 @@ class _Source:
         torch = import_torch()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return jax.tree.map(lambda a: a[0], _as_arrays(stack_items([self.dataset[index]])))
+            item = jax.tree.map(lambda a: a[0], _as_arrays(stack_items([self.dataset[index]])))
+        if self.example is not None:
+            _check_form(
+                f"item {index} of agent {self.agent}'s data set", item, self.example, batch_axes=0
+            )
+        return item
 
 
 def stack_items(items: Sequence[Any]) -> Any:
@@ -122,6 +145,43 @@ def _items(dataset: Any) -> Iterable[Any]:
     return iter(dataset)
 
 
+def _check_form(name: str, rows: Tree, first: Tree, batch_axes: int = 1) -> None:
+    """Check that rows have the structure and shapes of the first ones."""
+    form = lambda a: jax.ShapeDtypeStruct(a.shape[batch_axes:], a.dtype)
+    ours, wanted = jax.tree.map(form, rows), jax.tree.map(form, first)
+    leaves = jax.tree_util.tree_leaves_with_path
+    sizes = lambda tree: [(path, leaf.shape) for path, leaf in leaves(tree)]
+    if sizes(ours) != sizes(wanted):
+        raise ValueError(f"{name} is {shapes(ours)}, the first one {shapes(wanted)}: {SAME_SHAPE}")
+
+
+def _check_sampler(loader: Any) -> None:
+    """Reject a loader that selects items at random: a run could not be repeated."""
+    data = import_torch().utils.data
+    sampler = loader.sampler
+    is_random = isinstance(sampler, data.WeightedRandomSampler | data.SubsetRandomSampler)
+    if is_random or getattr(sampler, "replacement", False):
+        raise ValueError(
+            f"the DataLoader selects items at random by {type(sampler).__name__}, so that a run "
+            f"could not be repeated: give the data set itself, or a torch.utils.data.Subset of it"
+        )
+
+
+def _in_order(loader: Any) -> Any:
+    """Return the loader without its shuffling."""
+    data = import_torch().utils.data
+    _check_sampler(loader)
+    if not isinstance(loader.sampler, data.RandomSampler) or loader.batch_size is None:
+        return loader
+    return data.DataLoader(
+        loader.dataset,
+        batch_size=loader.batch_size,
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        drop_last=loader.drop_last,
+    )
+
+
 def _is_torch_data(data: Any) -> bool:
     torch = import_torch()
     return isinstance(data, torch.utils.data.Dataset | torch.utils.data.DataLoader)
@@ -133,7 +193,7 @@ def _as_arrays(batch: Any) -> Tree:
         return {name: _as_arrays(value) for name, value in batch.items()}
     if isinstance(batch, tuple | list):
         return tuple(map(_as_arrays, batch))
-    return batch.detach().cpu().numpy() if hasattr(batch, "detach") else np.asarray(batch)
+    return np.asarray(host_transfer.without_tensors(batch))
 
 
 def _canonical(dtype: Any) -> Any:

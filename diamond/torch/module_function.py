@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core import host_transfer
+from .output_check import warn_if_different
 from .torch_versions import import_torch, import_torchax
 
 Params = dict[str, jax.Array]
@@ -19,7 +20,8 @@ def functional(module: Any) -> tuple[Params, Callable[..., Any]]:
     The function can be differentiated twice, compiled and mapped over agents. Parameters without
     `requires_grad` and buffers stay as they are: large ones are arguments of the compiled program,
     not constants in it, so a base model with LoRA needs nothing special. The module itself is not
-    changed.
+    changed. At its first call, the function is compared with the module on random inputs of the
+    same shapes; a difference is warned of.
 
     Args:
         module: a `torch.nn.Module` in eval mode, or without batch normalization and dropout.
@@ -32,7 +34,10 @@ def functional(module: Any) -> tuple[Params, Callable[..., Any]]:
         ValueError: batch normalization or dropout is active, or no parameter has `requires_grad`.
         ImportError: torch or torchax is missing or of another version.
     """
-    torch, torchax = import_torch(), import_torchax()
+    torch = import_torch()
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"functional takes a torch.nn.Module, not {type(module).__name__}")
+    import_torchax()
     check_mode(module)
     parameters = dict(module.named_parameters())
     params = {name: to_jax(p) for name, p in parameters.items() if p.requires_grad}
@@ -43,24 +48,29 @@ def functional(module: Any) -> tuple[Params, Callable[..., Any]]:
             f"no parameter of the {type(module).__name__} has requires_grad, so there is nothing "
             f"to solve for: call module.requires_grad_(True), or set it for the layers to train"
         )
-    environment = torchax.default_env()
+    name = type(module).__name__
 
     def apply(params: Mapping[str, Any], *inputs: Any, **options: Any) -> Any:
         check_mode(module)  # which may have changed since
         missing = set(params) ^ names
         if missing:
             raise ValueError(
-                f"the parameters given to the {type(module).__name__} differ from those of "
+                f"the parameters given to the {name} differ from those of "
                 f"functional(module) in {sorted(missing)[0]!r}: give the pytree that functional "
                 f"returned, or one of its structure"
             )
-        arrays = torchax.interop.torch_view({**frozen, **params})
-        inputs, options = torchax.interop.torch_view(_arrays((inputs, options)))
-        with environment:
-            output = torch.func.functional_call(module, arrays, inputs, options)
-        return torchax.interop.jax_view(_plain(output))
+        if not checked:
+            checked.append(True)
+            own = lambda *inputs, **options: _call(name, call, initial, *inputs, **options)
+            original = lambda *inputs, **options: _plain(module(*inputs, **options))
+            dtype = next(iter(initial.values())).dtype
+            warn_if_different(name, own, original, _arrays((inputs, options)), dtype)
+        return _call(name, call, {**frozen, **params}, *inputs, **options)
 
-    names = set(params)
+    def call(params: Mapping[str, Any], *inputs: Any, **options: Any) -> Any:
+        return torch.func.functional_call(module, params, inputs, options)
+
+    names, initial, checked = set(params), {**frozen, **params}, []  # type: set[str], Params, list
     return params, apply
 
 
@@ -74,16 +84,9 @@ def function(torch_function: Callable[..., Any]) -> Callable[..., Any]:
     Returns:
         The same function of JAX arrays.
     """
-    torchax = import_torchax()
-    environment = torchax.default_env()
-
-    def converted(*inputs: Any, **options: Any) -> Any:
-        inputs, options = torchax.interop.torch_view(_arrays((inputs, options)))
-        with environment:
-            output = torch_function(*inputs, **options)
-        return torchax.interop.jax_view(_plain(output))
-
-    return converted
+    import_torchax()
+    name = getattr(torch_function, "__name__", type(torch_function).__name__)
+    return lambda *inputs, **options: _call(name, torch_function, *inputs, **options)
 
 
 def state_dict(tree: Mapping[str, Any], agent: int | None = 0) -> dict[str, Any]:
@@ -109,10 +112,7 @@ def state_dict(tree: Mapping[str, Any], agent: int | None = 0) -> dict[str, Any]
 
 def to_jax(tensor: Any) -> jax.Array:
     """Copy a tensor into a JAX array."""
-    tensor = tensor.detach().cpu()
-    if str(tensor.dtype) == "torch.bfloat16":  # which numpy does not have
-        return jnp.asarray(tensor.float().numpy()).astype(jnp.bfloat16)
-    return jnp.asarray(tensor.numpy().copy())
+    return jnp.array(host_transfer.without_tensors(tensor), copy=True)
 
 
 def check_mode(module: Any) -> None:
@@ -141,6 +141,31 @@ def _dropout_probability(part: Any) -> float:
     numbers = [part.p] if isinstance(part, torch.nn.modules.dropout._DropoutNd) else []
     numbers += [value for name, value in vars(part).items() if "dropout" in name]
     return max((float(n) for n in numbers if isinstance(n, int | float)), default=0.0)
+
+
+def _call(name: str, torch_function: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+    """Call a function of tensors with arrays; it must not draw random numbers.
+
+    A compiled program would draw the same numbers in every round.
+    """
+    torchax = import_torchax()
+    environment = torchax.default_env()
+    inputs, options = torchax.interop.torch_view(_arrays((inputs, options)))
+    random_key = environment.prng_key
+    with environment, environment.override_property(prng=random_key):
+        try:
+            output = torch_function(*inputs, **options)
+        except jax.errors.JaxRuntimeError:  # such as too little memory
+            raise
+        except (RuntimeError, AssertionError) as cause:  # of torch, over shapes and types
+            reason = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+            raise ValueError(f"{name}: {reason}") from cause
+        if environment.prng_key is not random_key:
+            raise ValueError(
+                f"{name} draws random numbers, as by dropout in training mode, so its output would "
+                f"be random: call module.eval() first, or pass random numbers as an input"
+            )
+    return torchax.interop.jax_view(_plain(output))
 
 
 def _arrays(inputs: Any) -> Any:

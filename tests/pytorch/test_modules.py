@@ -77,6 +77,17 @@ def test_modules_without_a_function_of_their_parameters_are_refused(module, mess
         diamond.torch.functional(module.eval())
 
 
+def test_the_module_stays_as_it_is():
+    module = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.0))  # in training mode, without effect
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    params, apply = diamond.torch.functional(module)
+    jax.grad(lambda p: apply(p, jnp.ones((3, 2))).sum())(params)
+    assert all(part.training for part in module.modules())
+    for name, tensor in module.state_dict().items():
+        assert torch.equal(tensor, before[name])
+        assert tensor.data_ptr() != params[name].unsafe_buffer_pointer()
+
+
 def test_a_module_put_into_training_mode_later_is_refused_at_its_use():
     module = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.2)).eval()
     params, apply = diamond.torch.functional(module)
@@ -192,63 +203,3 @@ def test_runs_on_a_stream_repeat():
     runs = [simulate(make(train=stream)) for _ in range(2)]
     np.testing.assert_array_equal(runs[0].x, runs[1].x)
     assert np.abs(runs[0].x - simulate(make()).x).max() > 0
-
-
-FILE = """
-import jax, jax.numpy as jnp, torch, diamond
-def make():
-    torch.manual_seed(0)
-    module = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 1))
-    params, apply = diamond.torch.functional(module)
-    rows = [torch.randn(12, 4) for _ in range(3)]
-    upper = lambda x, y, rows: jnp.mean((apply(y, rows)[:, 0] - rows[:, 0]) ** 2)
-    lower = lambda x, y, rows: upper(x, y, rows) + jnp.exp(x[0]) * jnp.sum(y["0.weight"] ** 2)
-    return diamond.Problem(upper, lower, lambda key: (jnp.zeros(1), params), rows, rows)
-"""
-EXPERIMENT = """
-rounds = 4
-every = 2
-measure = "cheap"
-network = "ring:3"
-algorithm = {name = "f2sa", alpha = 0.05, beta = 0.1, batch = 4}
-problem = {kind = "mine.py:make"}
-"""
-
-
-def test_a_file_runs_and_a_longer_one_continues_from_its_checkpoint(tmp_path, monkeypatch, float32):
-    from typer.testing import CliRunner
-
-    from diamond import cli
-
-    (tmp_path / "mine.py").write_text(FILE)
-    (tmp_path / "mine.toml").write_text(EXPERIMENT)
-    monkeypatch.chdir(tmp_path)
-    for rounds in ("4", "8"):
-        result = CliRunner().invoke(cli.app, ["run", "mine.toml", "--rounds", rounds])
-        assert result.exit_code == 0, result.output
-    run = diamond.load(tmp_path / "runs" / "mine")
-    assert run.history["round"].tolist() == [0, 2, 4, 6, 8]
-    names = {}
-    exec(FILE, names)
-    once = diamond.simulate(
-        names["make"](), RING, diamond.f2sa(0.05, 0.1, batch=4), 8, every=2, measure="cheap"
-    )
-    for ours, theirs in zip(*map(jax.tree.leaves, ((run.x, run.y), (once.x, once.y)))):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
-
-
-def test_sites_compute_what_a_simulation_does_with_frozen_parameters_as_arguments():
-    from lockstep_agents import agents, run_lockstep, stack_states
-
-    problem = frozen_problem()
-    algorithm = diamond.f2sa(0.05, 0.1, batch=4)
-    team = agents(problem, RING, algorithm)
-    for agent in team:
-        agent.problem.captured_bytes = problem.captured_bytes  # their losses are not checked again
-        agent.objectives = agent.problem.objectives(algorithm.batch)
-        agent._rows, agent._objectives = jax.tree.flatten(agent.objectives)
-    state = stack_states(run_lockstep(team, 3))
-    run = simulate(problem, 3)
-    np.testing.assert_allclose(state.x, run.x, rtol=1e-6)
-    for name, a in run.y.items():
-        np.testing.assert_allclose(state.y[name], a, rtol=1e-5, atol=1e-7)
