@@ -52,11 +52,12 @@ test-lowest:  ## the demo and the fastest tests with the oldest supported versio
 # PyTorch has an environment of its own: it is large, and its versions are pinned.
 $(TORCH)/installed: pyproject.toml
 	$(PYTHON) -m venv $(TORCH)
-	$(TORCH)/bin/python $(INSTALL) --editable '.[torch,net]' pytest hypothesis transformers peft
+	$(TORCH)/bin/python $(INSTALL) --editable '.[torch,net]' pytest pytest-xdist \
+	  hypothesis transformers peft
 	touch $@
 
 test-torch: $(TORCH)/installed  ## diamond.torch, with the versions of the extra
-	$(TORCH)/bin/python -m pytest tests/pytorch
+	$(TORCH)/bin/python -m pytest -n 2 --dist load tests/pytorch
 
 coverage: $(VENV)/installed  ## lines of diamond/ that the tests run, in their processes too; no file below 80 %
 	$(BIN)/coverage erase

@@ -50,9 +50,10 @@ class SiteProgress:
             return
         self.printed = now
         states = " ".join(f"{name}={state!r}" for name, state in self.neighbours().items())
+        distances = ("lower_error", "disagreement")  # no lower_error without y*, as for networks
+        values = " ".join(f"{name}={last[name]:.3g}" for name in distances if name in last)
         print_message(
-            f"round={last['round']}/{self.rounds} local_loss={last['local_loss']:.4g} "
-            f"lower_error={last['lower_error']:.3g} disagreement={last['disagreement']:.3g} "
+            f"round={last['round']}/{self.rounds} local_loss={last['local_loss']:.4g} {values} "
             f"MB={last['bytes'] / 1e6:.3g} seconds={last['seconds']:.1f} "
             f"waited={last['waited']:.1f} {states}"
         )

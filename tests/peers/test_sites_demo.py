@@ -96,6 +96,10 @@ def test_progress_lines_show_the_state_of_each_neighbour(waiting, capsys):
     assert text.count("round=20/60 local_loss=0.5") == 1
     assert "MB=2 seconds=9.0 waited=4.0 north='round 19'" in text
     assert "west='no message yet, awaited for 12 s, nothing listens there'" in text
+    without_solution = {name: value for name, value in ENTRY.items() if name != "lower_error"}
+    lines.printed -= 60
+    lines.progress([without_solution])  # of a network, whose lower level is not solved for
+    assert "local_loss=0.5 disagreement=0.001 MB=2" in capsys.readouterr().err
 
 
 def test_the_progress_table_shows_the_state_of_each_neighbour(waiting):
