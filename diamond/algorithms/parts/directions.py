@@ -27,22 +27,39 @@ from .variables import STATIC, Point
 DirectionsAndCost = tuple[list[Point], Cost]
 
 
-class LowerLevelNeeds:
-    """Defaults of directions: any lower level; y may be replaced by y*(x) during the run."""
+class Directions:
+    """Defaults of directions: gradients of f and g at x, y and z, as sums of two parts."""
 
     needs_strong_convexity: ClassVar[bool] = False
-    allows_solved_lower_level: ClassVar[bool] = True
+    allows_solved_lower_level: ClassVar[bool] = True  # y may be replaced by y*(x) during the run
+    splits_levels: ClassVar[bool] = True  # into parts of f and of g
+    variables: ClassVar[str] = "xyz"
+    hessian_batches: Any = 0
+    hypergradient: Any = None
+
+    def __call__(
+        self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
+    ) -> DirectionsAndCost:
+        parts = [self.upper_and_lower_parts(problem, p, sample, names, t) for p in points]
+        cost = self._cost(problem, sample, names, len(points))
+        return [pytrees.add(upper, lower) for upper, lower, _ in parts], cost
+
+    def upper_and_lower_parts(
+        self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
+    ) -> tuple[Point, Point, Cost]:
+        """Return the parts of f and of g, and their cost."""
+        raise NotImplementedError
+
+    def _cost(self, problem: Objectives, sample: Sample, names: str, points: int) -> Cost:
+        raise NotImplementedError
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Gradient(LowerLevelNeeds):
+class Gradient(Directions):
     """Direction f_x(xi) of x."""
 
-    hessian_batches: ClassVar[int] = 0
     variables: ClassVar[str] = "x"
-    splits_levels: ClassVar[bool] = True  # into parts of f and of g
-    hypergradient: ClassVar[None] = None
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Point(x)
@@ -63,10 +80,10 @@ class Gradient(LowerLevelNeeds):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Implicit(LowerLevelNeeds):
+class Implicit(Directions):
     """Direction h(x, y) of x, the hypergradient, and g_y(zeta) of y."""
 
-    hypergradient: Any
+    hypergradient: Any = field()
     variables: ClassVar[str] = "xy"
     needs_strong_convexity = True
     splits_levels: ClassVar[bool] = False
@@ -97,7 +114,7 @@ class Implicit(LowerLevelNeeds):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Carried(LowerLevelNeeds):
+class Carried(Directions):
     """Directions f_x(xi) - g_xy(zeta_0) z of x, g_y(zeta) of y, g_yy(zeta_0) z - f_y(xi) of z.
 
     With `differences` both products are differences of gradients of g at y + r z and y - r z.
@@ -105,10 +122,6 @@ class Carried(LowerLevelNeeds):
 
     differences: bool = field(default=False, metadata=STATIC)
     needs_strong_convexity = True
-    hessian_batches: ClassVar[int] = 0
-    variables: ClassVar[str] = "xyz"
-    splits_levels: ClassVar[bool] = True
-    hypergradient: ClassVar[None] = None
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Point(x, y, pytrees.zeros(y))
@@ -176,7 +189,7 @@ class Carried(LowerLevelNeeds):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Penalty(LowerLevelNeeds):
+class Penalty(Directions):
     """First-order directions of x, y and z with the lower level as a penalty.
 
     x: f_x(z) + lam (g_x(z) - g_x(y)), y: g_y, z: f_y / lam + g_y. The difference uses the same
@@ -184,10 +197,6 @@ class Penalty(LowerLevelNeeds):
     """
 
     lam: Schedule
-    hessian_batches: ClassVar[int] = 0
-    variables: ClassVar[str] = "xyz"
-    splits_levels: ClassVar[bool] = True
-    hypergradient: ClassVar[None] = None
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Point(x, y, y)
@@ -198,30 +207,21 @@ class Penalty(LowerLevelNeeds):
         copies = 2 if "x" in names else len(names)  # points at which g is evaluated
         return Cost(f + g, points * (f + copies * g))
 
-    def __call__(
-        self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
-    ) -> DirectionsAndCost:
-        upper_and_lower_parts = [
-            self.upper_and_lower_parts(problem, point, sample, names, t) for point in points
-        ]
-        cost = self._cost(problem, sample, names, len(points))
-        return [pytrees.add(upper, lower) for upper, lower, _ in upper_and_lower_parts], cost
-
     def upper_and_lower_parts(
         self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
     ) -> tuple[Point, Point, Cost]:
         lam, both = self.lam(t), jax.grad(problem.g, (0, 1))
         f_x, f_y = jax.grad(problem.f, (0, 1))(point.x, point.z, sample.upper)
-        point = _after(f_y, point)
+        point = after(f_y, point)
         y_x, y_y = both(point.x, point.y, sample.lower)
-        point = _after(y_y, point)
+        point = after(y_y, point)
         z_x, z_y = both(point.x, point.z, sample.lower)
         upper = Point(f_x, pytrees.zeros(point.y), pytrees.scale(1 / lam, f_y))
         lower = Point(pytrees.scale(lam, pytrees.sub(z_x, y_x)), y_y, z_y)
         return upper.only(names), lower.only(names), self._cost(problem, sample, names, 1)
 
 
-def _after(result: Tree, point: Point) -> Point:
+def after(result: Tree, point: Point) -> Point:
     """Return `point`, for a large y only once `result` is computed.
 
     The passes of a network then follow one another, so that the memory of their activations is that

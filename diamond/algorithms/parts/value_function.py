@@ -23,7 +23,7 @@ from ...core.pytrees import Tree
 from ...core.sampling import Sample
 from ...problem import Objectives
 from ...schedules.step_schedules import Number, Schedule
-from .directions import Carried, DirectionsAndCost, LowerLevelNeeds
+from .directions import Carried, Directions, DirectionsAndCost, after
 from .variables import STATIC, Point
 
 TINY = 1e-30
@@ -31,16 +31,12 @@ TINY = 1e-30
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Moreau(LowerLevelNeeds):
+class Moreau(Directions):
     """Directions of the penalty c (g - v), with v the Moreau envelope of g in y."""
 
     c: Schedule
     gamma: Number
     allows_solved_lower_level = False
-    hessian_batches: ClassVar[int] = 0
-    variables: ClassVar[str] = "xyz"
-    splits_levels: ClassVar[bool] = True
-    hypergradient: ClassVar[None] = None
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Point(x, y, y)
@@ -51,19 +47,15 @@ class Moreau(LowerLevelNeeds):
         copies = ("x" in names or "y" in names) + ("x" in names or "z" in names)
         return Cost(f + g, points * (f + copies * g))
 
-    def __call__(
-        self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
-    ) -> DirectionsAndCost:
-        parts = [self.upper_and_lower_parts(problem, p, sample, names, t) for p in points]
-        directions = [pytrees.add(upper, lower) for upper, lower, _ in parts]
-        return directions, self._cost(problem, sample, names, len(points))
-
     def upper_and_lower_parts(
         self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
     ) -> tuple[Point, Point, Cost]:
         c, both = self.c(t), jax.grad(problem.g, (0, 1))
         f_x, f_y = jax.grad(problem.f, (0, 1))(point.x, point.y, sample.upper)
-        (y_x, y_y), (z_x, z_y) = (both(point.x, copy, sample.lower) for copy in (point.y, point.z))
+        point = after(f_y, point)
+        y_x, y_y = both(point.x, point.y, sample.lower)
+        point = after(y_y, point)
+        z_x, z_y = both(point.x, point.z, sample.lower)
         pull = pytrees.scale(1 / self.gamma, pytrees.sub(point.y, point.z))
         upper = Point(f_x, pytrees.scale(1 / c, f_y), pytrees.zeros(point.z))
         difference = pytrees.scale(c, pytrees.sub(y_x, z_x))
@@ -73,7 +65,7 @@ class Moreau(LowerLevelNeeds):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Barrier(LowerLevelNeeds):
+class Barrier(Directions):
     """Directions grad f + lam grad q of x and y, with q = g - g(y') and y' constant.
 
     lam = max(eta - <grad f, grad q> / ||grad q||^2, 0) makes <grad q, direction> at least
@@ -87,10 +79,8 @@ class Barrier(LowerLevelNeeds):
     inner: int = field(metadata=STATIC)
     joint: bool = field(default=True, metadata=STATIC)
     allows_solved_lower_level = False
-    hessian_batches: ClassVar[int] = 0
     variables: ClassVar[str] = "xy"
     splits_levels: ClassVar[bool] = False
-    hypergradient: ClassVar[None] = None
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Point(x, y)
@@ -121,15 +111,11 @@ class Barrier(LowerLevelNeeds):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Regularized(LowerLevelNeeds):
+class Regularized(Directions):
     """Directions of `Carried` for g + mu_t ||y||^2 / 2."""
 
     mu: Schedule
     allows_solved_lower_level = False
-    hessian_batches: ClassVar[int] = 0
-    variables: ClassVar[str] = "xyz"
-    splits_levels: ClassVar[bool] = True
-    hypergradient: ClassVar[None] = None
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Carried().start(x, y)
@@ -141,12 +127,8 @@ class Regularized(LowerLevelNeeds):
         )
         return ridge.only(names)
 
-    def __call__(
-        self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
-    ) -> DirectionsAndCost:
-        directions, cost = Carried()(problem, points, sample, names, t)
-        ridges = [self._ridge(point, names, t) for point in points]
-        return [pytrees.add(d, ridge) for d, ridge in zip(directions, ridges)], cost
+    def _cost(self, problem: Objectives, sample: Sample, names: str, points: int) -> Cost:
+        return Carried()._cost(problem, sample, names, points)
 
     def upper_and_lower_parts(
         self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
