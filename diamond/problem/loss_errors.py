@@ -33,8 +33,8 @@ def explain_errors(name: str, loss: Callable[..., jax.Array]) -> Callable[..., j
             reason = str(cause).splitlines()[0] if str(cause) else ""
             raise ValueError(
                 f"{name} cannot be evaluated{_place(cause)}: {type(cause).__name__}: {reason}; x "
-                f"is {shapes(x)}, y is {shapes(y)}, rows are {shapes(rows)}: make the shapes that "
-                f"init and the rows have fit the loss"
+                f"is {shapes(x)}, y is {shapes(y)}, rows are {shapes(rows)}: make the shapes and "
+                f"types that init and the rows have fit the loss"
             ) from cause
 
     return explained

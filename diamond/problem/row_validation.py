@@ -18,8 +18,18 @@ class RowForm(NamedTuple):
     kinds: dict[str, str]  # type and shape of a row, for each leaf
 
 
+def check_not_torch_data(name: str, value: Any) -> None:
+    """Reject a data set or loader of PyTorch where rows belong."""
+    if any("torch.utils.data" in kind.__module__ for kind in type(value).__mro__):
+        raise TypeError(
+            f"{name} are a {type(value).__name__} of PyTorch: read that of each agent into memory "
+            f"by diamond.torch.rows, or draw from it by diamond.torch.stream"
+        )
+
+
 def as_agent_list(name: str, parts: Sequence[Any]) -> list[Any]:
     """Check that `parts` has one entry per agent."""
+    check_not_torch_data(f"the {name} rows", parts)
     if isinstance(parts, Mapping) or not isinstance(parts, Sequence):
         raise TypeError(
             f"the {name} rows must be a list with one pytree of arrays per agent, "
@@ -38,11 +48,7 @@ def load_rows(name: str, agent: int, source: Any) -> Tree:
                 f"agent {agent}'s {name} rows cannot be loaded: its function raised "
                 f"{type(cause).__name__}: {cause}"
             ) from cause
-    if any("torch.utils.data" in kind.__module__ for kind in type(source).__mro__):
-        raise TypeError(
-            f"agent {agent}'s {name} rows are a {type(source).__name__} of PyTorch: read it into "
-            f"memory by diamond.torch.rows, or draw from it by diamond.torch.stream"
-        )
+    check_not_torch_data(f"agent {agent}'s {name} rows", source)
     rows = jax.tree.map(np.asarray, host_transfer.without_tensors(source))
     leaves = jax.tree_util.tree_leaves_with_path(rows)
     if not leaves:

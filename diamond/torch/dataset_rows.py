@@ -29,6 +29,13 @@ def rows(data: Any) -> Tree:
         (image, label) gives a tuple of two arrays.
     """
     torch = import_torch()
+    if isinstance(data, list | tuple) and isinstance(
+        next(iter(data), None), torch.utils.data.Dataset | torch.utils.data.DataLoader
+    ):
+        raise TypeError(
+            "rows reads the data set of one agent: call it once per agent, as in "
+            "[diamond.torch.rows(dataset) for dataset in datasets]"
+        )
     is_loader = isinstance(data, torch.utils.data.DataLoader)
     source = _in_order(data) if is_loader else (stack_items([item]) for item in _items(data))
     batches: list[Tree] = []

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core import host_transfer
+from .label_guard import label_guard
 from .output_check import warn_if_different
 from .torch_versions import import_torch, import_torchax
 
@@ -89,15 +90,22 @@ def function(torch_function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *inputs, **options: _call(name, torch_function, *inputs, **options)
 
 
-def state_dict(tree: Mapping[str, Any], agent: int | None = 0) -> dict[str, Any]:
-    """Return parameters of a run as tensors, for `module.load_state_dict(..., strict=False)`.
+def state_dict(
+    tree: Mapping[str, Any], agent: int | None = 0, module: Any = None
+) -> dict[str, Any]:
+    """Return parameters of a run as tensors, for `module.load_state_dict`.
 
     Args:
         tree: parameters with the agents along the first axis, such as `run.y` or `run.x`.
         agent: the agent whose parameters are returned; None if `tree` has no axis of agents.
+        module: the module of the run; its frozen parameters and buffers, such as the statistics of
+            batch normalization, are then part of the result. A run does not hold them.
 
     Returns:
-        A tensor by the name of each parameter.
+        A tensor by the name of each parameter; without `module`, load it with `strict=False`.
+
+    Raises:
+        ValueError: no such agent, or parameters whose shapes are not those of `module`.
     """
     torch = import_torch()
     if not isinstance(tree, Mapping) or any(isinstance(v, Mapping) for v in tree.values()):
@@ -106,8 +114,25 @@ def state_dict(tree: Mapping[str, Any], agent: int | None = 0) -> dict[str, Any]
             f"functional(module) returns it, not {type(tree).__name__} with other containers in "
             f"it: select the part that belongs to the module"
         )
+    agents = min((np.shape(a)[0] if np.ndim(a) else 0 for a in tree.values()), default=0)
+    if agent is not None and not 0 <= agent < agents:
+        raise ValueError(
+            f"no agent {agent}: the parameters have {agents} along their first axis; give an agent "
+            f"below {agents}, or agent=None for parameters of one module"
+        )
     select = lambda a: np.array(a if agent is None else a[agent])
-    return {name: torch.from_numpy(select(np.asarray(a))) for name, a in tree.items()}
+    trained = {name: torch.from_numpy(select(np.asarray(a))) for name, a in tree.items()}
+    if module is None:
+        return trained
+    complete = {name: value.detach().clone() for name, value in module.state_dict().items()}
+    for name, value in trained.items():
+        if name not in complete or complete[name].shape != value.shape:
+            expected = tuple(complete[name].shape) if name in complete else "absent"
+            raise ValueError(
+                f"{name} is {tuple(value.shape)} here and {expected} in the module: give the "
+                f"module of the run, and agent=None if the parameters have no axis of agents"
+            )
+    return complete | trained
 
 
 def to_jax(tensor: Any) -> jax.Array:
@@ -152,7 +177,7 @@ def _call(name: str, torch_function: Callable[..., Any], *inputs: Any, **options
     environment = torchax.default_env()
     inputs, options = torchax.interop.torch_view(_arrays((inputs, options)))
     random_key = environment.prng_key
-    with environment, environment.override_property(prng=random_key):
+    with environment, label_guard(), environment.override_property(prng=random_key):
         try:
             output = torch_function(*inputs, **options)
         except jax.errors.JaxRuntimeError:  # such as too little memory

@@ -21,7 +21,8 @@ def import_torch() -> Any:
         import torch
     except ImportError as cause:
         raise ImportError(
-            f"diamond.torch needs PyTorch, which is not installed: {INSTALL}"
+            f"diamond.torch needs PyTorch, which is not installed: "
+            f"pip install 'diamond-bilevel[torch]', that is {INSTALL}"
         ) from cause
     return torch
 

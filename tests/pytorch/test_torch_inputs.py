@@ -67,7 +67,7 @@ def test_modules_that_cannot_be_compiled_are_refused_with_the_line(module, messa
             data.TensorDataset(FEATURES, LABELS),
             "TensorDataset of PyTorch: read .* diamond.torch.rows",
         ),
-        (data.DataLoader(range(3)), "DataLoader of PyTorch: read it into memory by diamond.torch"),
+        (data.DataLoader(range(3)), "DataLoader of PyTorch: read that of each agent into memory"),
     ],
 )
 def test_rows_that_the_loss_cannot_use_are_refused(rows, message):
@@ -173,3 +173,38 @@ def test_a_lost_change_in_place_is_warned_of_once():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         apply(params, a)
+
+
+@pytest.mark.parametrize("loss", [nn.functional.cross_entropy, nn.CrossEntropyLoss()])
+def test_labels_outside_of_the_classes_make_the_loss_nan(loss):
+    """PyTorch raises an error; JAX would take the nearest class."""
+    scores, entropy = jnp.eye(3), diamond.torch.function(loss)
+    right = jnp.array([0, -100, 2])
+    expected = loss(torch.eye(3), torch.tensor([0, -100, 2]))
+    assert float(jax.jit(entropy)(scores, right)) == pytest.approx(float(expected))
+    for wrong in 3, -1:
+        assert np.isnan(jax.jit(entropy)(scores, right.at[0].set(wrong)))
+    each = diamond.torch.function(nn.functional.cross_entropy)
+    values = each(scores, jnp.array([0, 3, 2]), reduction="none")
+    assert list(np.isnan(values)) == [False, True, False]
+
+
+def test_the_state_with_a_module_has_its_buffers():
+    module = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).eval()
+    module[1].running_mean += 1
+    params, _ = diamond.torch.functional(module)
+    other = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    other.load_state_dict(diamond.torch.state_dict(params, agent=None, module=module))
+    assert torch.equal(other.eval()(FEATURES), module(FEATURES))
+    with pytest.raises(ValueError, match=r"0.weight is \(4,\) here and \(3, 4\) in the module"):
+        diamond.torch.state_dict(params, module=module)
+    with pytest.raises(ValueError, match="no agent 7: the parameters have 3 along"):
+        diamond.torch.state_dict(params, agent=7)
+
+
+def test_data_sets_where_rows_belong_are_named():
+    dataset = data.TensorDataset(FEATURES, LABELS)
+    with pytest.raises(TypeError, match="call it once per agent"):
+        diamond.torch.rows([dataset])
+    with pytest.raises(TypeError, match=r"training rows are a DataLoader .* diamond\.torch\.rows"):
+        diamond.Problem(len, None, jnp.zeros, data.DataLoader(dataset))
