@@ -103,7 +103,11 @@ def test_a_broken_run_says_so_and_has_its_history(large):
     algorithm = diamond.f2sa(batch=4, alpha=1e3, beta=1e8)
     with pytest.raises(Diverged, match="divide beta by ten") as error:
         diamond.simulate(large, NETWORK, algorithm, 200, every=50, on_divergence="stop")
-    assert error.value.run.status == "diverged" and len(error.value.run.history["round"])
+    run = error.value.run
+    assert run.status == "diverged" and len(run.history["round"])
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((run.x, run.y)))
+    assert f"are those of round {run.best.round}, its best" in run.message
+    assert "on_divergence='shrink'" in run.message and run.snapshot is None
 
 
 def test_forecast_of_a_large_problem(large):
