@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from ...auto.adaptive_optimizers import is_learned
+from ...auto.loss_monitor import frequent_loss_monitor
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.pytrees import Tree
@@ -32,6 +33,7 @@ from .lower_curvature import cast_like
 from .variables import STATIC, Point
 
 STEPS = {"x": "alpha", "y": "beta", "z": "delta"}
+SLOWER_Y = 4.0  # x after a rollback: its steps relative to those of y and z
 Estimate = tuple[Point, Any]  # directions, state of the estimator
 
 
@@ -162,7 +164,8 @@ class ComposedAlgorithm:
         method = with_adaptive_steps(method, problem)
         share = 1.0 if method.y is None else method.y.communication.share_of_step
         if is_learned(method.x.optimizer) and not learned_names(method):
-            return AdaptiveAlgorithm(**{f.name: getattr(method, f.name) for f in fields(method)})
+            parts = {f.name: getattr(method, f.name) for f in fields(method)}
+            return AdaptiveAlgorithm(**parts, monitor=frequent_loss_monitor)
         return with_learned_steps(method, problem, share)
 
     def with_scaled_steps(self, factor: Number) -> "ComposedAlgorithm":
@@ -224,6 +227,21 @@ class ComposedAlgorithm:
 @dataclass(frozen=True)
 class AdaptiveAlgorithm(ComposedAlgorithm):
     """A composed method whose optimizer of x learns the step size."""
+
+    monitor: Any = 0.0  # no part of the method: the run checks the loss by this deferred number
+
+    def with_scaled_steps(self, factor: Number) -> "AdaptiveAlgorithm":
+        """Return the method with steps of x `factor` times as long.
+
+        Where y lags behind x, shorter steps of both do not help: y and z have their steps until x
+        has a quarter of its own, and never less than a quarter.
+        """
+        lower = min(max(SLOWER_Y * factor, 1 / SLOWER_Y), 1.0)
+        scaled = {
+            name: replace(v, step=Scaled(factor if name == "x" else lower, v.step))
+            for name, v in self.variables.items()
+        }
+        return replace(self, **scaled)
 
     def learned_values(self, state: ComposedState) -> dict[str, Any]:
         """Return step sizes, as recorded in the history."""
