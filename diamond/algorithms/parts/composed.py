@@ -26,7 +26,7 @@ from ...schedules.learned import learned_names
 from ...schedules.step_schedules import Number, Scaled, Schedule
 from . import estimators
 from .adaptive_steps import with_adaptive_steps
-from .communication_rules import CommunicationInputs
+from .communication_rules import CommunicationInputs, Local
 from .directions import Carried, Gradient
 from .learned_algorithm import with_learned_steps
 from .lower_curvature import cast_like
@@ -237,7 +237,7 @@ class AdaptiveAlgorithm(ComposedAlgorithm):
         has a quarter of its own, and never less than a quarter.
         """
         lower = min(max(SLOWER_Y * factor, 1 / SLOWER_Y), 1.0)
-        scaled = {
+        scaled: dict[str, Any] = {
             name: replace(v, step=Scaled(factor if name == "x" else lower, v.step))
             for name, v in self.variables.items()
         }
@@ -336,12 +336,29 @@ class StageOfVariables(NamedTuple):
         part = lambda k: {name: m[k] for name, m in sent.items() if m[k] is not None}
         return Message(part(0), part(1))
 
+    def move_local_variables(
+        self, state: ComposedState, estimate: Estimate, t: Number
+    ) -> tuple[ComposedState, Estimate]:
+        """Move the variables that no other agent needs, and drop their directions.
+
+        `outgoing` and `update` then move the others; together this is `update`.
+        """
+        names = "".join(n for n, v in self.variables.items() if isinstance(v.communication, Local))
+        if self.algorithm.estimator.needs_previous_point or not names:
+            return state, estimate
+        local = StageOfVariables(self.algorithm, self.position, names, self.repeats)
+        moved = local.update(state, estimate, Message({}, {}), Message({}, {}), t)
+        others = "".join(n for n in self.names if n not in names)
+        return moved._replace(table=state.table), (estimate[0].only(others), estimate[1])
+
     def update(
         self, state: ComposedState, estimate: Estimate, sent: Message, change: Message, t: Number
     ) -> ComposedState:
         algorithm, old, memory, moved = self.algorithm, state.old, state.memory, {}
         directions, table = estimate
         for name, rule, inputs in self._rule_inputs(state, estimate, t):
+            if inputs.d is None:  # moved before
+                continue
             select = lambda m: Message(m.average.get(name), m.total.get(name))
             moved[name], rule_state = rule.incoming(inputs, select(sent), select(change))
             if inputs.optimizer is not None:
