@@ -168,7 +168,7 @@ def test_agents_in_turn_need_the_activations_of_one_agent_and_one_pass(monkeypat
 
     def loss(x, y, rows):
         a = rows
-        for layer in range(6):
+        for _ in range(6):
             a = jnp.tanh(a @ y)
         return jnp.mean(a**2) * jnp.exp(x) + jnp.mean(y**2)
 
