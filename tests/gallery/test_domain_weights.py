@@ -130,12 +130,9 @@ def test_a_file_gives_the_bits_of_the_call(tmp_path, monkeypatch):
     skip_loss_checks(monkeypatch)
     sizes = TINY | {"agents": 2, "rows": 32}
     lines = [f"{name} = {value}" for name, value in sizes.items()]
-    (tmp_path / "sources.toml").write_text(
-        "\n".join(
-            ['rounds = 30\nevery = 15\n[problem]\nkind = "domain_weights"', *lines]
-            + ['[network]\ngraph = "ring"\nagents = 2\n[algorithm]\nname = "solve"\nbatch = 8']
-        )
-    )
+    head = 'rounds = 30\nevery = 15\n[problem]\nkind = "domain_weights"'
+    tail = '[network]\ngraph = "ring"\nagents = 2\n[algorithm]\nname = "solve"\nbatch = 8'
+    (tmp_path / "sources.toml").write_text("\n".join([head, *lines, tail]))
     environment = {"NO_COLOR": "1", "TERM": "dumb"}
     words = ["run", str(tmp_path / "sources.toml"), "--out", str(tmp_path), "--quiet"]
     outcome = CliRunner().invoke(cli.app, words, env=environment)
