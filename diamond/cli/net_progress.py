@@ -49,10 +49,11 @@ class SiteProgress:
         if not self.lines or (not is_first_or_last and now - self.printed < MIN_PAUSE):
             return
         self.printed = now
+        lower = "lower_error" if "lower_error" in last else "value_gap"  # of a network
         states = " ".join(f"{name}={state!r}" for name, state in self.neighbours().items())
         print_message(
             f"round={last['round']}/{self.rounds} local_loss={last['local_loss']:.4g} "
-            f"lower_error={last['lower_error']:.3g} disagreement={last['disagreement']:.3g} "
+            f"{lower}={last[lower]:.3g} disagreement={last['disagreement']:.3g} "
             f"MB={last['bytes'] / 1e6:.3g} seconds={last['seconds']:.1f} "
             f"waited={last['waited']:.1f} {states}"
         )
