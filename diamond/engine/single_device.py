@@ -62,10 +62,7 @@ class SingleDevice(SingleRunBackend):
         )
 
     def _select_program(self, memory: int | Literal["least"] | None) -> Any:
-        """Return the program of the rounds: agents one after another need the least memory.
-
-        On a processor, which one network occupies, that takes no longer.
-        """
+        """Return the program of the rounds: agents one after another need the least memory."""
         if not self.donates:
             return run_rounds
         in_turn = memory == "least" or jax.default_backend() == "cpu"
