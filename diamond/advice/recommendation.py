@@ -18,6 +18,13 @@ from ..network import Network
 from ..problem import Problem
 from ..records.run import Run
 from . import standings
+from .network_pilots import (
+    NetworkFacts,
+    loss_target,
+    network_facts,
+    network_methods,
+    rounds_to_loss,
+)
 from .topologies import alternative_networks
 
 LEARNED_COLUMNS = "alpha", "beta", "curvature"
@@ -74,6 +81,12 @@ class Advice:
         default_factory=list
     )  # the first is the network itself
     suite: str = ""  # suite of the benchmark with such cases
+    network_facts: NetworkFacts | None = None  # if y*(x) is not solved for
+
+    @property
+    def measure(self) -> str:
+        """Name of the measure that the target is a value of."""
+        return "metric" if self.network_facts is None else "upper loss"
 
     @property
     def best(self) -> Prospect:
@@ -107,7 +120,10 @@ class Advice:
         advantage = (
             "takes the fewest seconds on these links" if has_links else "needs the fewest samples"
         )
-        reasons = [f"{best} {advantage} to a metric of {self.target:.2g}"]
+        article = "a" if self.network_facts is None else "an"
+        reasons = [f"{best} {advantage} to {article} {self.measure} of {self.target:.2g}"]
+        if self.network_facts is not None:
+            return [*reasons, *self.network_facts.reasons(best)]
         standing_by_method = {
             standing.method: standing for standing in standings.load_standings().get(self.suite, [])
         }
@@ -168,12 +184,17 @@ def advise(
     The result is a forecast for choosing, not a promise. If the network has links, methods are
     ranked by seconds on the links, and the best one is tried on the `diamond.advice.topologies`.
 
+    If y is large or the problem is not `convex`, no constants are estimated, first-order methods
+    are tried, and their costs are those of reaching an upper loss in the pilot.
+
     Args:
         problem: Problem to solve. Constants are those of each agent's own f_i and g_i, also if the
             lower level is common; without a lower level there are none.
         network: Network of the agents.
         batch: Batch size of algorithms given by name.
-        target: Metric to reach; by default a tenth of the final metric of the best pilot.
+        target: Metric to reach; by default a tenth of the final metric of the best pilot. If y is
+            large or the problem not `convex`, an upper loss; by default 95 % of the way to the
+            lowest of the pilots.
         seed: Seed of the pilots.
         pilot: Rounds of each pilot. Noise is measured at the end of the best one, since there may
             be none at the start.
@@ -185,7 +206,8 @@ def advise(
     """
     batch, pilot, seed = as_int("batch", batch, 1), as_int("pilot", pilot, 1), as_int("seed", seed)
     kind = problem.lower_level, problem.agents, network.kind
-    algorithms = methods_to_try(*kind) if algorithms is None else algorithms
+    is_network = problem.lower_level != "none" and not problem.has_lower_solution
+    algorithms = methods_to_try(*kind, is_network) if algorithms is None else algorithms
     algorithms_by_label = (
         algorithms if isinstance(algorithms, Mapping) else build_algorithms(algorithms, batch)
     )
@@ -193,6 +215,12 @@ def advise(
         label: _run_pilot(algorithm, problem, network, pilot, seed)
         for label, algorithm in algorithms_by_label.items()
     }
+    if is_network:
+        target_loss = loss_target(runs) if target is None else target
+        prospects = [_network_prospect(name, run, target_loss) for name, run in runs.items()]
+        facts = network_facts(problem, runs)
+        mixing = network.diameter, network.rounds_to_mix()
+        return Advice(None, *mixing, target_loss, prospects, network_facts=facts)
     final_metrics = {name: _final_metric(run) for name, run in runs.items()}
     lowest = min(final_metrics.values())
     if not math.isfinite(lowest):
@@ -231,8 +259,10 @@ def advise(
     return Advice(*measured, prospects, topologies, standings.closest_suite(*kind))
 
 
-def methods_to_try(level: str, agents: int, kind: str) -> list[str]:
+def methods_to_try(level: str, agents: int, kind: str, is_network: bool = False) -> list[str]:
     """List the methods to try for this lower level, number of agents and kind of network."""
+    if is_network:
+        return network_methods(level, kind)
     methods = [
         standing.method for standing in standings.leading_methods(level, agents, kind, PILOT_COUNT)
     ]
@@ -286,6 +316,18 @@ def _make_prospect(name: str, run: Run | None, target: float) -> Prospect:
     if run is None or not math.isfinite(final_metric):
         return Prospect(name, {}, math.inf, math.inf, math.inf, math.inf)
     rounds = _rounds_to(target, run, GUARANTEED_RATES.get(name, DEFAULT_RATE))
+    return _extrapolate_costs(name, run, final_metric, rounds)
+
+
+def _network_prospect(name: str, run: Run | None, target: float) -> Prospect:
+    if run is None:
+        return Prospect(name, {}, math.inf, math.inf, math.inf, math.inf)
+    final_loss = float(run.history["upper_loss"][-1])
+    return _extrapolate_costs(name, run, final_loss, rounds_to_loss(run, target))
+
+
+def _extrapolate_costs(name: str, run: Run, final_metric: float, rounds: float) -> Prospect:
+    """Return the prospect of a pilot, with the costs of `rounds` rounds."""
     columns = [k for k in ("samples", "bytes", "network_seconds") if k in run.history]
     first_costs, last_costs = ({k: run.history[k][i] for k in columns} for i in (0, -1))
     extrapolate = lambda k: first_costs[k] + (last_costs[k] - first_costs[k]) / run.rounds * rounds

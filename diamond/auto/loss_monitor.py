@@ -8,7 +8,9 @@ the same; l is the mean over the agents. The run rolls back if
 to the state with the least l, or to the start, and continues with steps FACTOR times as long.
 Agents that disagree have a lower l than their mean, so l is compared only with the start, where
 they agree. The monitor costs one value of f per check. With a common lower level no agent knows l,
-and with more than MANY agents l is not sent: then nothing is monitored.
+and with more than MANY agents l is not sent: then nothing is monitored. Steps without curvature
+(`auto.adaptive_optimizers`) are monitored after rounds 1, 50, 100, 200, 300, ..., with a common
+lower level at the agents' own copies of y.
 
 The monitor's state is stored with the estimated numbers of a run, so that processes with equal
 numbers act equally: "risen", the number of rises; "shrunk", the factor of all steps of a run whose
@@ -31,12 +33,19 @@ from ..hardware.compiler import compile_fast
 from ..hardware.memory import map_in_groups
 from ..hypergradient.diagnostics.lipschitz import with_scaled_lipschitz
 from ..problem import Objectives, Rows
-from ..schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue
+from ..schedules.deferred import (
+    OFTEN_MONITORED,
+    Deferred,
+    Measurement,
+    ResolutionContext,
+    ResolvedValue,
+)
 
 INCREASE, TOLERANCE = 0.1, 0.05  # relative to the decrease of l, and to l: a rise beyond noise
 FACTOR = 0.25  # of the steps per rollback
 MOST_SHRINKS = 8  # most rollbacks if x or y breaks
 MOST_LOSS_ROLLBACKS = 2  # most rollbacks if l rises, which also happens while y converges
+MOST_FREQUENT_ROLLBACKS = 4  # the same for steps without curvature
 SAVE_EVERY, SAVED_STATES = 100, 2  # period and number of the latest states saved for rollbacks
 TOO_LARGE = 1e2  # times the start: size of x and y that excludes a state from rollbacks
 EXPLODED = 1e6  # times the start: counts as broken though finite
@@ -71,6 +80,7 @@ def _evaluate(context: ResolutionContext) -> ResolvedValue:
 
 
 loss_monitor = Deferred("_loss_monitor", _evaluate)
+frequent_loss_monitor = Deferred(OFTEN_MONITORED, _evaluate)
 
 
 @compile_fast()
@@ -123,7 +133,8 @@ def loss_increase_message(memory: MonitorMemory) -> str:
         return ""
     loss, least = memory[LATEST_LOSSES].value
     limit = first + INCREASE * (first - least) + TOLERANCE * abs(first)
-    if loss <= limit or rollback_count(memory) == MOST_LOSS_ROLLBACKS:
+    most = MOST_FREQUENT_ROLLBACKS if OFTEN_MONITORED in memory else MOST_LOSS_ROLLBACKS
+    if loss <= limit or rollback_count(memory) == most:
         return ""
     return (
         f"the upper loss is {loss:.4g} on the first rows of each agent, after {least:.4g} at its "

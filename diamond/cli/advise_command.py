@@ -49,7 +49,8 @@ def advise(
             problem, network = build_problem(experiment, str(file)), experiment.network[0].build()
             batch = experiment.algorithm[0].build().batch
             setting = problem, network, batch, target, experiment.seed[0], pilot
-            problem_kind = problem.lower_level, problem.agents, network.kind
+            is_network = problem.lower_level != "none" and not problem.has_lower_solution
+            problem_kind = problem.lower_level, problem.agents, network.kind, is_network
             advice = measure_and_advise(
                 *setting, _select_algorithms(algorithm, experiment, batch, *problem_kind)
             )
@@ -60,7 +61,13 @@ def advise(
 
 
 def _select_algorithms(
-    names: list[str], experiment: "Experiment", batch: int, level: str, agents: int, kind: str
+    names: list[str],
+    experiment: "Experiment",
+    batch: int,
+    level: str,
+    agents: int,
+    kind: str,
+    is_network: bool,
 ) -> "dict[str, Algorithm]":
     """Return the named algorithms; by default those for such problems and the user's own ones."""
     from ..advice.recommendation import build_algorithms, methods_to_try
@@ -80,7 +87,7 @@ def _select_algorithms(
     registry_names = (
         [name for name in names if name not in user_names]
         if names
-        else methods_to_try(level, agents, kind)
+        else methods_to_try(level, agents, kind, is_network)
     )
     algorithms = build_algorithms(registry_names, batch)
     return algorithms | {part.label: part.build() for part in components}
@@ -125,7 +132,9 @@ def _print_advice(advice: "Advice") -> None:
     )
     linked = ["on links"] if advice.topologies else []
     columns = ["", "alpha", "beta", "pilot", "rounds", "samples", "MB", *linked]
-    title = f"cost to reach a metric of {advice.target:.2g}, extrapolated from a pilot"
+    article, source = ("a", "extrapolated from") if advice.network_facts is None else ("an", "in")
+    goal = f"{article} {advice.measure} of {advice.target:.2g}"
+    title = f"cost to reach {goal}, {source} a pilot"
     console.print(
         text_table(columns, [_format_prospect(p, bool(linked)) for p in advice.prospects], title)
     )

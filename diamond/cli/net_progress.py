@@ -50,7 +50,7 @@ class SiteProgress:
             return
         self.printed = now
         states = " ".join(f"{name}={state!r}" for name, state in self.neighbours().items())
-        distances = ("lower_error", "disagreement")  # no lower_error without y*, as for networks
+        distances = "lower_error", "value_gap", "disagreement"  # a network has no lower_error
         values = " ".join(f"{name}={last[name]:.3g}" for name in distances if name in last)
         print_message(
             f"round={last['round']}/{self.rounds} local_loss={last['local_loss']:.4g} {values} "

@@ -18,14 +18,20 @@ def select_backend(
     sampling: Sampling,
     devices: Devices | None,
     precision: Precision | None = None,
-    memory: int | None = None,
+    memory: int | Literal["least"] | None = None,
     shard: Literal["size"] | ModelSharding | None = None,
 ) -> SingleDevice | MultiDevice:
     """Select a backend: one device, agents sharded over `devices`, or y of each agent sharded.
 
-    `memory` is the number of bytes that the run may use on each device; None: all.
+    `memory` is the number of bytes that the run may use on each device; None: all. "least": agents
+    with a large y work one after another.
     """
     inputs = problem, network, batch, sampling
+    if memory == "least" and (devices is not None or shard is not None):
+        raise ValueError("memory = 'least' is for one device: leave out devices and shard")
+    if devices is None and shard is None:
+        return SingleDevice(*inputs, precision, memory)
+    assert memory != "least"
     if shard is not None:
         if not isinstance(shard, ModelSharding):
             if shard != "size":
@@ -33,6 +39,5 @@ def select_backend(
             shard = ModelSharding()
         places = "all" if devices is None else devices
         return ShardedModel(*inputs, shard, places, precision, memory)
-    if devices is None:
-        return SingleDevice(*inputs, precision, memory)
+    assert devices is not None
     return MultiDevice(*inputs, devices, precision, memory=memory)

@@ -131,7 +131,7 @@ class _ReestimationCost(NamedTuple):
 def _reestimation_cost(context: ResolutionContext, rounds: int) -> _ReestimationCost:
     """Return what later estimates of open numbers will cost an agent, and send over the network."""
     assert context.network is not None
-    repeats = len(reestimation_rounds(rounds))
+    repeats = len(reestimation_rounds(rounds, context.memory))
     renewed = {name: estimate for name, estimate in context.memory.items() if not estimate.lasting}
     links = context.network.count_messages(context.network.diameter)
     samples_drawn = sum(float(np.mean(estimate.cost.samples)) for estimate in renewed.values())

@@ -26,6 +26,7 @@ class HostRollbackPolicy(RollbackPolicy):
         self.is_used = enabled or context.needs_reestimation
         self.start_norm = norm_on_device(start) if self.is_used else 0.0
         self.norms: list[float] = []  # of the recent states
+        self.latest: tuple[Any, Progress] | None = None  # the last stored state, and its copy
         stored = self._store(start) if self.is_used else start._replace(state=None)
         super().__init__(stored, [], enabled=enabled)
 
@@ -68,8 +69,11 @@ class HostRollbackPolicy(RollbackPolicy):
             self.lowest = host_transfer.copy_to_host(state_named(LOWEST_STATE, example, arrays))
 
     def _store(self, progress: Progress) -> Progress:
-        stored: Progress = host_transfer.copy_to_host(self.backend.progress_of_run(progress, 0))
-        return stored
+        """Return a host copy; a state that is stored twice in a round is copied once."""
+        if self.latest is None or self.latest[0] is not progress.state:
+            copy: Progress = host_transfer.copy_to_host(self.backend.progress_of_run(progress, 0))
+            self.latest = progress.state, copy
+        return self.latest[1]
 
     def _load(self, stored: Progress) -> Progress:
         loaded: Progress = self.backend.scatter_progress(stored)

@@ -155,6 +155,43 @@ def estimate_gradients(
     return estimate_all(agents, agent_indices, state, sample._replace(bits=None))
 
 
+def estimate_in_place(
+    algorithm: Algorithm,
+    problem: Objectives,
+    state: State,
+    t: Any,
+    sample: Sample,
+    agent_indices: jax.Array,
+    stage_index: int,
+) -> tuple[State, Estimate, Cost]:
+    """Compute the gradient estimates of one agent after another, and move its local variables.
+
+    Also returns the state of all agents with the moved variables; the estimates lack them.
+    """
+
+    def estimate_one(state: State, inputs: Any) -> tuple[State, tuple[Estimate, Cost]]:
+        position, i, drawn = inputs
+        objectives = problem.for_agent(position)
+        drawn = objectives.draw_batch(drawn._replace(bits=sample.bits))
+        stage = select_agent_values(algorithm, i).stages[stage_index]
+        own = jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, position, 0, False), state)
+        estimate, cost = stage.estimate(objectives, own, t, drawn)
+        moved = own
+        if hasattr(stage, "move_local_variables"):
+            moved, estimate = stage.move_local_variables(own, estimate, t)
+        store = lambda old, all_agents, new: (
+            all_agents
+            if new is old
+            else jax.lax.dynamic_update_index_in_dim(all_agents, new, position, 0)
+        )
+        return jax.tree.map(store, own, state, moved), (estimate, cost)
+
+    positions = jnp.arange(problem.train.count.shape[0])
+    inputs = positions, agent_indices, sample._replace(bits=None)
+    state, (estimates, costs) = jax.lax.scan(estimate_one, state, inputs)
+    return state, estimates, costs
+
+
 def agents_in_parallel(rows: Rows) -> int:
     """Return how many agents compute their gradients in parallel.
 
@@ -178,8 +215,13 @@ def run_round(
     progress: Progress,
     agents: jax.Array | None = None,
     size: int | None = None,
+    in_place: bool = False,
 ) -> Progress:
-    """Run one round, stage by stage: estimate, send, mix, update."""
+    """Run one round, stage by stage: estimate, send, mix, update.
+
+    With `in_place` the agents work one after another, and each overwrites its local variables at
+    once (`move_local_variables`), so that the directions of one agent exist at a time.
+    """
     t, stages = progress.t, algorithm.stages
     has_several_exchanges = len(stages) > 1 or stages[0].repeats > 1
     agent_indices = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
@@ -191,9 +233,14 @@ def run_round(
         sample = draw_samples(
             algorithm, problem, key, t, sampling, agents, stage_index, exchange_index
         )
-        estimates, costs = estimate_gradients(
-            algorithm, problem, state, t, sample, agents, size, stage_index
-        )
+        if in_place:
+            state, estimates, costs = estimate_in_place(
+                algorithm, problem, state, t, sample, agent_indices, stage_index
+            )
+        else:
+            estimates, costs = estimate_gradients(
+                algorithm, problem, state, t, sample, agents, size, stage_index
+            )
         outgoing = lambda i, *values: (
             select_agent_values(algorithm, i).stages[stage_index].outgoing(*values, t)
         )
@@ -228,6 +275,7 @@ def run_rounds_until(
     sampling: Sampling,
     size: int | None = None,
     constrain: Callable[[Progress], Progress] = lambda progress: progress,
+    in_place: bool = False,
 ) -> tuple[Progress, jax.Array]:
     """Run rounds up to `until`, or through the first that leaves x or y not finite.
 
@@ -241,7 +289,8 @@ def run_rounds_until(
         return (progress.t < until) & is_finite
 
     def body(carry: Any) -> Any:
-        progress = run_round(algorithm, problem, mixer, key, sampling, carry[0], size=size)
+        inputs = algorithm, problem, mixer, key, sampling, carry[0]
+        progress = run_round(*inputs, size=size, in_place=in_place)
         progress = constrain(progress)
         return progress, pytrees.finite((progress.state.x, progress.state.y))
 
@@ -251,3 +300,19 @@ def run_rounds_until(
 run_rounds = compile_program("sampling", "size")(run_rounds_until)
 # Overwrites the arrays of the progress before, for a large y.
 donating_run_rounds = compile_program("sampling", "size", donated=("progress",))(run_rounds_until)
+
+
+@compile_program("sampling", "size", donated=("progress",))
+def run_rounds_in_place(
+    algorithm: Algorithm,
+    problem: Objectives,
+    mixer: Mixing,
+    key: jax.Array,
+    progress: Progress,
+    until: jax.Array,
+    sampling: Sampling,
+    size: int | None = None,
+) -> tuple[Progress, jax.Array]:
+    """Run rounds as `donating_run_rounds`, one agent after another; `size` has no effect."""
+    inputs = algorithm, problem, mixer, key, progress, until, sampling
+    return run_rounds_until(*inputs, in_place=True)

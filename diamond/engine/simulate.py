@@ -52,7 +52,7 @@ def simulate(
     resume: Snapshot | Run | None = None,
     devices: Devices | None = None,
     precision: Precision | None = None,
-    memory: int | None = None,
+    memory: int | Literal["least"] | None = None,
     on_stage: Callable[[str], None] | None = None,
     progress: bool = True,
     measure: Measure | None = None,
@@ -96,7 +96,8 @@ def simulate(
             not convex). Sums, states and measures stay in float32.
             None is JAX's default (TF32 on NVIDIA GPUs, float32 elsewhere).
         memory: bytes that the run may use per device; by default all. If all agents together need
-            more, they are computed in groups, with a warning.
+            more, they are computed in groups, with a warning. "least": agents with a large y work
+            one after another, as they always do on a CPU; on a GPU this may take longer.
         on_stage: called with "compiling", then "running".
         progress: show stage, round and loss on the error output if it is a terminal or notebook.
         measure: "exact" solves the lower level at each evaluation for `metric` and its terms;

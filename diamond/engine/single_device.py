@@ -1,6 +1,6 @@
 """Backend with all agents on one device."""
 
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -25,6 +25,7 @@ from .round_program import (
     donating_run_rounds,
     initial_progress_with_links,
     run_rounds,
+    run_rounds_in_place,
     without_shared_buffers,
 )
 
@@ -39,7 +40,7 @@ class SingleDevice(SingleRunBackend):
         batch: int,
         sampling: Sampling,
         precision: Precision | None = None,
-        memory: int | None = None,
+        memory: int | Literal["least"] | None = None,
     ):
         self.donates = problem.is_large  # rounds overwrite the progress before
         self.inputs = problem, network  # keeps both alive as long as the programs
@@ -49,15 +50,23 @@ class SingleDevice(SingleRunBackend):
         )
         self.mixing, self.sampling = make_mixer(network), sampling
         self.parallel_agents = 1 if problem.is_large else problem.agents
-        self.budget = Budget(list(self.objectives.train.count.devices()), memory)
+        limit = None if memory == "least" else memory
+        self.budget = Budget(list(self.objectives.train.count.devices()), limit)
         self.measurement_programs: dict[Any, MemoryBoundedProgram] = {}
         self.rounds = MemoryBoundedProgram(
-            donating_run_rounds if self.donates else run_rounds,
+            self._select_program(memory),
             agents_in_parallel(self.working.train),
             self.budget,
             WORK,
             REMEDY,
         )
+
+    def _select_program(self, memory: int | Literal["least"] | None) -> Any:
+        """Return the program of the rounds: agents one after another need the least memory."""
+        if not self.donates:
+            return run_rounds
+        in_turn = memory == "least" or jax.default_backend() == "cpu"
+        return run_rounds_in_place if in_turn else donating_run_rounds
 
     agents: int | None = None  # no padding
     is_laid_out = True

@@ -183,15 +183,24 @@ class SingleDriver(Driver):
         return divergence_error(*inputs, self.recorder.run(last_finite))
 
     def _error_without_last_state(self, after: Progress) -> Diverged:
-        """Return the error of a run whose last finite state was overwritten."""
-        t = int(after.t) - 1
+        """Return the error of a run whose last finite state was overwritten.
+
+        Its run is at the best point, which is finite and on the host.
+        """
+        t, best = int(after.t) - 1, self.recorder.best
         cause = explain_divergence(self.policy.context, self.policy.algorithm, t, after.state)
+        run = replace(self.recorder.run(self._gather(after)), status="diverged", state=None)
+        if best is None:
+            place = "x and y of `run` of this error are not finite"
+        else:
+            place = f"x and y of `run` of this error are those of round {best.round}, its best"
+            run = replace(run, x=best.x, y=best.y)
         message = (
-            f"diverged in round {t}: x or y is not finite; {cause}. `run` of this error has the "
-            f"history and the best point"
+            f"diverged in round {t}: x or y is not finite; {cause}. y is large, so that each round "
+            f"overwrote the state before and none is left to resume from: {place}; to roll back "
+            f"instead, give on_divergence='shrink'"
         )
-        run = self.recorder.run(self._gather(after))
-        return Diverged(message, t, "x or y", replace(run, status="diverged", message=message))
+        return Diverged(message, t, "x or y", replace(run, message=message))
 
     def _shrink_steps(self, after: Progress, reason: str) -> bool:
         """Roll back a broken run; return False if not allowed, or if that did not help before."""

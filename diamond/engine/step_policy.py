@@ -34,12 +34,12 @@ class StepPolicy:
 
     def is_due(self, t: int) -> bool:
         """Return whether numbers are estimated again after t rounds."""
-        return self.context.needs_reestimation and t in reestimation_rounds(t)
+        return self.context.needs_reestimation and t in reestimation_rounds(t, self.memory)
 
     def stops(self, t: int, rounds: int) -> list[int]:
         """Return later rounds in which numbers are estimated again."""
         return (
-            [r for r in reestimation_rounds(rounds) if r > t]
+            [r for r in reestimation_rounds(rounds, self.memory) if r > t]
             if self.context.needs_reestimation
             else []
         )

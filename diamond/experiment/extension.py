@@ -48,5 +48,15 @@ def _is_same_experiment(run: StoredRun, experiment: Experiment) -> bool:
         earlier = load(run.path / RUN_FILE)
     except BadExperiment:
         return False
-    to_text = lambda settings: settings.model_copy(update=EXTENDABLE).to_toml(run.path)
+    changes = dict(EXTENDABLE)
+    if earlier.measure is None and experiment.measure == _measure_of(run):
+        changes["measure"] = None  # what the run measures by default is what the file asks for
+    to_text = lambda settings: settings.model_copy(update=changes).to_toml(run.path)
     return to_text(earlier) == to_text(experiment)
+
+
+def _measure_of(run: StoredRun) -> list[str] | None:
+    """Return the measure that a run without this setting has; None if nothing was measured."""
+    if not run.lines:
+        return None
+    return ["exact" if "stationarity" in run.last_evaluation else "cheap"]

@@ -42,7 +42,8 @@ class Stage(Protocol):
     is what the engine runs. `problem` holds this agent's rows only, `sample` all that is random. A
     message that `sends_before_gradient` does not depend on the estimate, so that it can travel
     while gradients are computed. A message without arrays is not sent: such a stage is a
-    local step.
+    local step. Optional: `move_local_variables(state, estimate, t)` moves the variables that are
+    not sent, before the message, and returns the state and the rest of the estimate.
     """
 
     @property

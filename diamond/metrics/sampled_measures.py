@@ -153,6 +153,6 @@ def descend(
         last = jnp.where(succeeds, after, loss)
         return (move(taken), length / SHORTER), Descent(loss, square, last)
 
-    leaf = jax.tree.leaves(y)[0]
-    _, steps = jax.lax.scan(step, (y, jnp.zeros((), leaf.dtype)), None, length=STEPS)
+    unknown = jnp.zeros((), jax.eval_shape(value, y).dtype)
+    _, steps = jax.lax.scan(step, (y, unknown), None, length=STEPS)
     return Descent(steps.first[0], steps.square[0], steps.last[-1])

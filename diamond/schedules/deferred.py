@@ -39,6 +39,7 @@ def select_agent_values(algorithm: Any, agent: Any) -> Any:
 
 
 PAID = "_paid"  # key of the costs of earlier estimates
+OFTEN_MONITORED = "_loss_monitor_often"  # key of a loss that is monitored every 100 rounds
 
 
 class ResolvedValue(NamedTuple):
@@ -174,9 +175,13 @@ class ResolutionContext:
         return not all(resolved.lasting for resolved in self.memory.values())
 
 
-def reestimation_rounds(rounds: int) -> list[int]:
-    """Return the rounds in which the upper loss is monitored: after 1, 50, 100, 200, ..."""
-    return list(takewhile(lambda t: t <= rounds, chain([1], (50 * 2**k for k in count()))))
+def reestimation_rounds(rounds: int, memory: Mapping[str, ResolvedValue]) -> list[int]:
+    """Return the rounds in which the upper loss is monitored: after 1, 50, 100, 200, ...
+
+    With `OFTEN_MONITORED` in memory, after 1, 50, 100, 200, 300, ...
+    """
+    later = count(100, 100) if OFTEN_MONITORED in memory else (50 * 2**k for k in count(1))
+    return list(takewhile(lambda t: t <= rounds, chain([1, 50], later)))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from helpers import quad, ring
 from typer.testing import CliRunner
 
 from diamond import theory
+from diamond.advice import network_pilots
 from diamond.advice import recommendation as module
 from diamond.advice.recommendation import MAX_ALIKE_HETEROGENEITY, Advice, Prospect, advise
 from diamond.advice.topologies import alternative_networks
@@ -176,3 +177,27 @@ def test_topologies_of_links_that_differ_are_parts_of_the_network():
     assert alternative_networks(network) == {} and "ring(5)" in alternative_networks(
         network.with_links(1.0)
     )
+
+
+def test_a_network_is_advised_without_curvature(monkeypatch, capsys):
+    """No y*(x), no constants: first-order methods, compared by the upper loss of their pilots."""
+    from diamond.cli.advise_command import _print_advice
+    from tests.problem.test_networks_below import network_problem
+
+    fail = lambda *_, **__: pytest.fail("curvature of a network")
+    monkeypatch.setattr(theory, "estimate", fail)
+    assert module.methods_to_try("personal", 2, "symmetric", True) == [*network_pilots.METHODS]
+    monkeypatch.setattr(network_pilots, "METHODS", ("solve", "bome"))
+    problem = network_problem(convex=False)
+    advice = advise(problem, complete(2), batch=4, pilot=40)
+    assert advice.constants is None and {p.algorithm for p in advice.prospects} == {"solve", "bome"}
+    best = advice.best
+    assert 0 < best.rounds <= 40 and 0 < best.samples < np.inf and best.metric < 1e3
+    _, y = problem.start(0)
+    least = sum(leaf.nbytes for leaf in jax.tree.leaves(y))
+    assert all(4 * least < size < 40 * least for size in advice.network_facts.memory.values())
+    assert "is not strongly convex (40 numbers)" in advice.why and "Adam with rate" in advice.why
+    assert "per agent, activations not counted" in advice.why and "cheap" in advice.why
+    _print_advice(advice)
+    shown = capsys.readouterr().out
+    assert "cost to reach an upper loss of" in shown and f"prefer {best.algorithm}" in shown

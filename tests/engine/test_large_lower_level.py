@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 
 import diamond
+from diamond.algorithms.parts import directions
+from diamond.core.sampling import key
 from diamond.engine.forecast import forecast
 from diamond.engine.host_rollback_policy import HostRollbackPolicy
+from diamond.engine.round_program import donating_run_rounds, run_rounds_in_place
 from diamond.engine.single_device import SingleDevice
 from diamond.engine.single_driver import SingleDriver
+from diamond.hardware.memory import memory_need
 from diamond.metrics.divergence import Diverged
 from diamond.metrics.measures import parse_measures
 from diamond.problem import bilevel_problem
+from diamond.schedules.deferred import ResolutionContext, resolve
 from tests.problem.test_networks_below import network_problem
 
 NETWORK = diamond.network.complete(2)
@@ -103,7 +108,11 @@ def test_a_broken_run_says_so_and_has_its_history(large):
     algorithm = diamond.f2sa(batch=4, alpha=1e3, beta=1e8)
     with pytest.raises(Diverged, match="divide beta by ten") as error:
         diamond.simulate(large, NETWORK, algorithm, 200, every=50, on_divergence="stop")
-    assert error.value.run.status == "diverged" and len(error.value.run.history["round"])
+    run = error.value.run
+    assert run.status == "diverged" and len(run.history["round"])
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((run.x, run.y)))
+    assert f"are those of round {run.best.round}, its best" in run.message
+    assert "on_divergence='shrink'" in run.message and run.snapshot is None
 
 
 def test_forecast_of_a_large_problem(large):
@@ -132,3 +141,50 @@ def test_bfloat16_reaches_y_and_masters_stay_float32():
     assert {leaf.dtype.name for leaf in jax.tree.leaves((runs[1].x, runs[1].y))} == {"float32"}
     np.testing.assert_allclose(runs[1].y, runs[0].y, atol=0.02)
     assert np.abs(np.asarray(runs[1].y) - np.asarray(runs[0].y)).max() > 0
+
+
+@pytest.mark.filterwarnings("ignore:the lower level is not strongly convex")
+@pytest.mark.parametrize("name", ["f2sa_fused", "soba"])
+def test_agents_in_turn_end_where_agents_side_by_side_do(monkeypatch, name):
+    """One agent and one pass at a time, each overwriting its y and z, against all at once."""
+    algorithm = getattr(diamond, name)(batch=4, alpha=0.01, beta=0.02, delta=0.02)
+    if name == "f2sa_fused":
+        algorithm = diamond.with_optimizers(algorithm, y="adam(1e-2)", z="adam(1e-2)")
+    runs = []
+    for limit in (10, 20_000):
+        monkeypatch.setattr(bilevel_problem, "LARGE", limit)
+        monkeypatch.setattr(directions, "LARGE", limit)
+        problem = network_problem(convex=False)
+        options = {"backend": SingleDevice(problem, NETWORK, 4, "blocks")}
+        in_turn = options["backend"].rounds.program is run_rounds_in_place
+        assert in_turn == (limit == 10)
+        runs.append(diamond.simulate(problem, NETWORK, algorithm, 8, every=8, **options))
+    for a, b in zip(leaves(runs[0]), leaves(runs[1]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_agents_in_turn_need_the_activations_of_one_agent_and_one_pass(monkeypatch, float32):
+    monkeypatch.setattr(directions, "LARGE", 10)
+
+    def loss(x, y, rows):
+        a = rows
+        for _ in range(6):
+            a = jnp.tanh(a @ y)
+        return jnp.mean(a**2) * jnp.exp(x) + jnp.mean(y**2)
+
+    rows = [np.ones((512, 16), "float32")] * 4
+    init = lambda key: (jnp.float32(0.0), jnp.eye(16, dtype="float32"))
+    problem = diamond.Problem(loss, loss, init, rows, rows, convex=False)
+    network = diamond.network.ring(4)
+    backend = SingleDevice(problem, network, 256, "blocks")
+    algorithm = diamond.f2sa_fused(batch=256, alpha=0.1, beta=0.1, delta=0.1)
+    algorithm = resolve(algorithm, ResolutionContext(problem, network, 256, 0)).algorithm
+    progress = backend.initial_run_progress(algorithm, *problem.start(0))
+    inputs = algorithm, backend.working, backend.mixing, key(0), progress, np.int32(1)
+    in_turn, side_by_side = (
+        memory_need(program.lower(*inputs, sampling="blocks", size=4).compile()).extra
+        for program in (run_rounds_in_place, donating_run_rounds)
+    )
+    activations = 6 * 256 * 16 * 4  # bytes of one agent and pass
+    assert activations < in_turn < 2.5 * activations
+    assert side_by_side > 4 * activations

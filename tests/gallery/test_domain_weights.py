@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from fast_compilation import skip_loss_checks
 from helpers import ring
+from typer.testing import CliRunner
 
 import diamond
+from diamond import cli
 from diamond.gallery import _transformer, domain_weights
 
 TINY = {"width": 16, "layers": 1, "heads": 2, "length": 12, "vocabulary": 8}
@@ -121,3 +123,23 @@ def test_what_makes_no_sense_is_refused():
         domain_weights(width=10)
     with pytest.raises(ValueError, match="texts without clean_text"):
         domain_weights(texts=["a.txt"])
+
+
+@pytest.mark.slow
+def test_a_file_gives_the_bits_of_the_call(tmp_path, monkeypatch):
+    skip_loss_checks(monkeypatch)
+    sizes = TINY | {"agents": 2, "rows": 32}
+    lines = [f"{name} = {value}" for name, value in sizes.items()]
+    head = 'rounds = 30\nevery = 15\n[problem]\nkind = "domain_weights"'
+    tail = '[network]\ngraph = "ring"\nagents = 2\n[algorithm]\nname = "solve"\nbatch = 8'
+    (tmp_path / "sources.toml").write_text("\n".join([head, *lines, tail]))
+    environment = {"NO_COLOR": "1", "TERM": "dumb"}
+    words = ["run", str(tmp_path / "sources.toml"), "--out", str(tmp_path), "--quiet"]
+    outcome = CliRunner().invoke(cli.app, words, env=environment)
+    assert outcome.exit_code == 0, outcome.output
+    loaded = diamond.load(tmp_path / "sources")
+    with jax.enable_x64(False):
+        run = diamond.solve(domain_weights(**sizes), ring(2), rounds=30, batch=8, every=15)
+    np.testing.assert_array_equal(loaded.x, run.x)
+    np.testing.assert_array_equal(loaded.history["auc"], run.history["auc"])
+    assert "value_gap" in loaded.history and "stationarity" not in loaded.history

@@ -183,3 +183,13 @@ def test_memory_of_a_measurement_is_that_of_a_mini_batch(monkeypatch):
         memory = program.lower(*arguments).compile().memory_analysis()
         sizes[batch] = memory.temp_size_in_bytes
     assert sizes[16] < 0.1 * sizes[1_024]
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_the_loss_may_have_more_digits_than_y(kind):
+    """Rows and x in float64 make a float64 loss of a float32 y."""
+    y = {"w": jnp.array([1.0, -2.0], kind)}
+    value = lambda y: jnp.sum(jnp.array([1.0, 4.0], "float64") * y["w"] ** 2) / 2
+    descent = jax.jit(lambda y: descend(value, jax.value_and_grad(value), y))(y)
+    assert descent.first.dtype == descent.last.dtype == jnp.float64
+    assert descent.first == 8.5 and descent.square == 65.0 and 0 < descent.last < 1

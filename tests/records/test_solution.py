@@ -215,6 +215,17 @@ def test_a_finished_run_is_extended(folder):
     assert "folder: runs/tiny-2" in other.stdout
 
 
+def test_a_file_that_names_the_measure_extends_a_run_that_has_it_by_default(folder):
+    """Folders of earlier versions do not name "exact", the default of all problems then."""
+    command("run", "tiny.toml", "--set", "rounds=6", "--quiet")
+    assert "measure" not in (folder / "runs/tiny/config.toml").read_text()
+    (folder / "tiny.toml").write_text('measure = "exact"\n' + TOML)
+    output = command("run", "tiny.toml", "--rounds", "12")
+    assert "extending runs/tiny to round 12" in output.stderr
+    output = command("run", "tiny.toml", "--rounds", "18", "--set", "measure=cheap", "--quiet")
+    assert "folder: runs/tiny-2" in output.stdout
+
+
 def test_a_file_can_say_when_to_stop(folder):
     stop = ["--set", "stop={upper_loss = 1e9}", "--set", "rounds=1000"]
     output = command("run", "tiny.toml", *stop)

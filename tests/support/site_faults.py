@@ -68,7 +68,7 @@ def ports(count):
         return [listener.getsockname()[1] for listener in sockets]
 
 
-def found_site_federation(folder, addresses, terms=None):
+def found_site_federation(folder, addresses, terms=None, problem=PROBLEM):
     """A federation on a path, a problem, and rows for each site."""
     count = len(addresses)
     graph = {"graph": "path", "agents": count}
@@ -76,7 +76,7 @@ def found_site_federation(folder, addresses, terms=None):
     certificate_authority.create_federation(
         folder / "trial", "trial", addresses, network.path(count), terms
     )
-    (folder / "mine.py").write_text(PROBLEM)
+    (folder / "mine.py").write_text(problem)
     for i, name in enumerate(addresses):
         rows = np.random.default_rng(i).normal(i, 1, (20 + i, 3)).astype(np.float32)
         np.save(folder / f"{name}.npy", rows)
@@ -138,12 +138,12 @@ class Trial:
     `patience`: how many times as long as usual anything may take, where the machine is slow.
     """
 
-    def __init__(self, folder, cache, terms=None, patience=1, names=NAMES):
+    def __init__(self, folder, cache, terms=None, patience=1, names=NAMES, problem=PROBLEM):
         self.folder, self.cache, self.patience = folder, cache, patience
         all_ports = ports(2 * len(names))
         self.fronts, behind = all_ports[: len(names)], all_ports[len(names) :]
         addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, self.fronts)}
-        found_site_federation(folder, addresses, terms)
+        found_site_federation(folder, addresses, terms, problem)
         self.sites = {
             name: Site(self, name, f"127.0.0.1:{port}") for name, port in zip(names, behind)
         }

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from ...auto.adaptive_optimizers import is_learned
+from ...auto.loss_monitor import frequent_loss_monitor
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.pytrees import Tree
@@ -25,13 +26,14 @@ from ...schedules.learned import learned_names
 from ...schedules.step_schedules import Number, Scaled, Schedule
 from . import estimators
 from .adaptive_steps import with_adaptive_steps
-from .communication_rules import CommunicationInputs
+from .communication_rules import CommunicationInputs, Local
 from .directions import Carried, Gradient
 from .learned_algorithm import with_learned_steps
 from .lower_curvature import cast_like
 from .variables import STATIC, Point
 
 STEPS = {"x": "alpha", "y": "beta", "z": "delta"}
+SLOWER_Y = 4.0  # x after a rollback: its steps relative to those of y and z
 Estimate = tuple[Point, Any]  # directions, state of the estimator
 
 
@@ -162,7 +164,8 @@ class ComposedAlgorithm:
         method = with_adaptive_steps(method, problem)
         share = 1.0 if method.y is None else method.y.communication.share_of_step
         if is_learned(method.x.optimizer) and not learned_names(method):
-            return AdaptiveAlgorithm(**{f.name: getattr(method, f.name) for f in fields(method)})
+            parts = {f.name: getattr(method, f.name) for f in fields(method)}
+            return AdaptiveAlgorithm(**parts, monitor=frequent_loss_monitor)
         return with_learned_steps(method, problem, share)
 
     def with_scaled_steps(self, factor: Number) -> "ComposedAlgorithm":
@@ -224,6 +227,21 @@ class ComposedAlgorithm:
 @dataclass(frozen=True)
 class AdaptiveAlgorithm(ComposedAlgorithm):
     """A composed method whose optimizer of x learns the step size."""
+
+    monitor: Any = 0.0  # no part of the method: the run checks the loss by this deferred number
+
+    def with_scaled_steps(self, factor: Number) -> "AdaptiveAlgorithm":
+        """Return the method with steps of x `factor` times as long.
+
+        Where y lags behind x, shorter steps of both do not help: y and z have their steps until x
+        has a quarter of its own, and never less than a quarter.
+        """
+        lower = min(max(SLOWER_Y * factor, 1 / SLOWER_Y), 1.0)
+        scaled: dict[str, Any] = {
+            name: replace(v, step=Scaled(factor if name == "x" else lower, v.step))
+            for name, v in self.variables.items()
+        }
+        return replace(self, **scaled)
 
     def learned_values(self, state: ComposedState) -> dict[str, Any]:
         """Return step sizes, as recorded in the history."""
@@ -318,12 +336,29 @@ class StageOfVariables(NamedTuple):
         part = lambda k: {name: m[k] for name, m in sent.items() if m[k] is not None}
         return Message(part(0), part(1))
 
+    def move_local_variables(
+        self, state: ComposedState, estimate: Estimate, t: Number
+    ) -> tuple[ComposedState, Estimate]:
+        """Move the variables that no other agent needs, and drop their directions.
+
+        `outgoing` and `update` then move the others; together this is `update`.
+        """
+        names = "".join(n for n, v in self.variables.items() if isinstance(v.communication, Local))
+        if self.algorithm.estimator.needs_previous_point or not names:
+            return state, estimate
+        local = StageOfVariables(self.algorithm, self.position, names, self.repeats)
+        moved = local.update(state, estimate, Message({}, {}), Message({}, {}), t)
+        others = "".join(n for n in self.names if n not in names)
+        return moved._replace(table=state.table), (estimate[0].only(others), estimate[1])
+
     def update(
         self, state: ComposedState, estimate: Estimate, sent: Message, change: Message, t: Number
     ) -> ComposedState:
         algorithm, old, memory, moved = self.algorithm, state.old, state.memory, {}
         directions, table = estimate
         for name, rule, inputs in self._rule_inputs(state, estimate, t):
+            if inputs.d is None:  # moved before
+                continue
             select = lambda m: Message(m.average.get(name), m.total.get(name))
             moved[name], rule_state = rule.incoming(inputs, select(sent), select(change))
             if inputs.optimizer is not None:

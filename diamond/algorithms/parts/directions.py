@@ -168,6 +168,8 @@ class Carried(Directions):
         self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
     ) -> DirectionsAndCost:
         def directions_at(point: Point) -> Point:
+            if is_large(point.y):
+                return self._in_turn(problem, point, sample, names, t)
             upper = self._upper(problem, point, sample.upper)
             cross, hessian = self._products(problem, point, sample.cross)
             v = jax.grad(problem.g, 1)(point.x, point.y, sample.lower)
@@ -176,6 +178,27 @@ class Carried(Directions):
         return [directions_at(point) for point in points], self._cost(
             problem, sample, names, len(points)
         )
+
+    def _in_turn(
+        self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
+    ) -> Point:
+        """Return the directions of a large y, one pass after another."""
+        upper = gradients(problem.f, "x" in names, "z" in names)
+        lower = gradients(problem.g, False, "y" in names)
+
+        def subtract(f: tuple[Tree, Tree], where: Any) -> tuple[Tree, Tree]:
+            cross, hessian = self._products(problem, point, where)
+            return (
+                pytrees.sub(f[0], cross) if "x" in names else None,
+                pytrees.sub(hessian, f[1]) if "z" in names else None,
+            )
+
+        p = w = None
+        if "x" in names or "z" in names:
+            f = one_pass(lambda where: upper(point.x, point.y, where), sample.upper, t)
+            p, w = one_pass(lambda where: subtract(f, where), sample.cross, t)
+        _, v = one_pass(lambda where: lower(point.x, point.y, where), sample.lower, t)
+        return Point(p, v, w)
 
     def upper_and_lower_parts(
         self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
@@ -207,30 +230,82 @@ class Penalty(Directions):
         copies = 2 if "x" in names else len(names)  # points at which g is evaluated
         return Cost(f + g, points * (f + copies * g))
 
+    def __call__(
+        self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
+    ) -> DirectionsAndCost:
+        if not is_large(points[0].y):
+            return super().__call__(problem, points, sample, names, t)
+        cost = self._cost(problem, sample, names, len(points))
+        return [self._in_turn(problem, p, sample, names, t) for p in points], cost
+
+    def _in_turn(
+        self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
+    ) -> Point:
+        """Return the directions of a large y, one pass after another.
+
+        Two gradients exist at a time: the direction of z replaces its two parts before y's pass.
+        """
+        lam, x_moves, z_moves = self.lam(t), "x" in names, "z" in names
+        at_z = [gradients(loss, x_moves, z_moves) for loss in (problem.f, problem.g)]
+        at_y = gradients(problem.g, x_moves, "y" in names)
+
+        def add_lower_part(f: tuple[Tree, Tree], where: Any) -> tuple[Tree, Tree]:
+            g_x, g_z = at_z[1](point.x, point.z, where)
+            return pytrees.axpy(lam, g_x, f[0]), pytrees.axpy(1 / lam, f[1], g_z)
+
+        p = v = w = None
+        if x_moves or z_moves:
+            f = one_pass(lambda where: at_z[0](point.x, point.z, where), sample.upper, t)
+            p, w = one_pass(lambda where: add_lower_part(f, where), sample.lower, t)
+        if x_moves or "y" in names:
+            g_x, v = one_pass(lambda where: at_y(point.x, point.y, where), sample.lower, t)
+            p = pytrees.axpy(-lam, g_x, p) if x_moves else None
+        return Point(p, v, w)
+
     def upper_and_lower_parts(
         self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
     ) -> tuple[Point, Point, Cost]:
         lam, both = self.lam(t), jax.grad(problem.g, (0, 1))
         f_x, f_y = jax.grad(problem.f, (0, 1))(point.x, point.z, sample.upper)
-        point = after(f_y, point)
         y_x, y_y = both(point.x, point.y, sample.lower)
-        point = after(y_y, point)
         z_x, z_y = both(point.x, point.z, sample.lower)
         upper = Point(f_x, pytrees.zeros(point.y), pytrees.scale(1 / lam, f_y))
         lower = Point(pytrees.scale(lam, pytrees.sub(z_x, y_x)), y_y, z_y)
         return upper.only(names), lower.only(names), self._cost(problem, sample, names, 1)
 
 
-def after(result: Tree, point: Point) -> Point:
-    """Return `point`, for a large y only once `result` is computed.
+def is_large(y: Tree) -> bool:
+    """Return whether the gradients of an agent's y are computed one after another."""
+    return bool(sum(leaf.size for leaf in jax.tree.leaves(y)) > LARGE)
 
-    The passes of a network then follow one another, so that the memory of their activations is that
-    of one pass.
+
+def gradients(loss: Callable[..., Any], of_x: bool, of_y: bool) -> Callable[..., Any]:
+    """Return the function (x, y, rows) -> (loss_x, loss_y), None for a part not asked for."""
+    wanted = tuple(k for k, is_wanted in enumerate((of_x, of_y)) if is_wanted)
+
+    def evaluate(x: Tree, y: Tree, where: Any) -> tuple[Tree, Tree]:
+        parts = dict(zip(wanted, jax.grad(loss, wanted)(x, y, where) if wanted else ()))
+        return parts.get(0), parts.get(1)
+
+    return evaluate
+
+
+def one_pass(work: Callable[[Any], Tree], where: Any, t: Number) -> Tree:
+    """Return work(where), computed apart from all other passes.
+
+    XLA may run passes that do not depend on each other at the same time, and then holds the
+    activations of all of them. A loop of one iteration holds its own; XLA knows neither that there
+    is one nor that the rows do not change with its number.
     """
-    if sum(leaf.size for leaf in jax.tree.leaves(point.y)) <= LARGE:
-        return point
-    point, _ = jax.lax.optimization_barrier((point, result))
-    return point
+    start = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(work, where))
+    once = jnp.where(t >= 0, 1, 2)
+
+    def body(carry: tuple[jax.Array, Tree]) -> tuple[jax.Array, Tree]:
+        k = carry[0]  # 0
+        shift = lambda a: a + k.astype(a.dtype) if jnp.issubdtype(a.dtype, jnp.number) else a
+        return k + 1, work(jax.tree.map(shift, where))
+
+    return jax.lax.while_loop(lambda carry: carry[0] < once, body, (0 * once, start))[1]
 
 
 def gradient() -> Gradient:

@@ -10,9 +10,9 @@ steps on g, and lam is chosen in every round such that g - g(y') decreases (`Bar
 mu_t of `regularized` vanishes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from ...core.pytrees import Tree
 from ...core.sampling import Sample
 from ...problem import Objectives
 from ...schedules.step_schedules import Number, Schedule
-from .directions import Carried, Directions, DirectionsAndCost, after
+from .directions import Carried, Directions, DirectionsAndCost, is_large, one_pass
 from .variables import STATIC, Point
 
 TINY = 1e-30
@@ -50,12 +50,15 @@ class Moreau(Directions):
     def upper_and_lower_parts(
         self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
     ) -> tuple[Point, Point, Cost]:
-        c, both = self.c(t), jax.grad(problem.g, (0, 1))
-        f_x, f_y = jax.grad(problem.f, (0, 1))(point.x, point.y, sample.upper)
-        point = after(f_y, point)
-        y_x, y_y = both(point.x, point.y, sample.lower)
-        point = after(y_y, point)
-        z_x, z_y = both(point.x, point.z, sample.lower)
+        def both(loss: Callable[..., Any], copy: Tree, where: Any) -> tuple[Tree, Tree]:
+            work = lambda rows: jax.grad(loss, (0, 1))(point.x, copy, rows)
+            result: tuple[Tree, Tree] = one_pass(work, where, t) if large else work(where)
+            return result
+
+        c, large = self.c(t), is_large(point.y)
+        f_x, f_y = both(problem.f, point.y, sample.upper)
+        y_x, y_y = both(problem.g, point.y, sample.lower)
+        z_x, z_y = both(problem.g, point.z, sample.lower)
         pull = pytrees.scale(1 / self.gamma, pytrees.sub(point.y, point.z))
         upper = Point(f_x, pytrees.scale(1 / c, f_y), pytrees.zeros(point.z))
         difference = pytrees.scale(c, pytrees.sub(y_x, z_x))
