@@ -2,23 +2,16 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from .app import FAILED, Json, print_json, print_message
 from .net_commands import net
-from .net_site_setup import BundleFolder, ConnectSeconds, report_site_errors
+from .net_site_setup import BundleFolder, ConnectSeconds, OwnAddress, report_site_errors
 
 if TYPE_CHECKING:
     from ..peers.roster import Bundle, Member
-
-OwnAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--listen", help="Address at which this site listens. Default: the roster's address."
-    ),
-]
 
 
 @net.command()

@@ -49,6 +49,7 @@ class Service:
         self.finished: set[int] = set()  # neighbours that need nothing more
         self.status: Callable[[], dict[str, Any]] = dict  # state of the agent
         self.stop: Callable[[], None] = lambda: None  # requests a stop after the round
+        self.open_connections: Callable[[], list[int]] = list  # neighbours that can be asked
         self._finish_lock = asyncio.Lock()
         self._change = asyncio.Event()
         self._failure = ""
@@ -71,7 +72,8 @@ class Service:
         if header.get("kind") == "ping":
             return wire_format.pack({"kind": "ping"})
         if header.get("kind") == "status":
-            return wire_format.pack({"kind": "status", **self.status()})
+            connected = {"connected": self.open_connections()}
+            return wire_format.pack({"kind": "status", **self.status(), **connected})
         if sender == self.agent:
             return self._answer_operator(header.get("kind"))
         if header.get("kind") == "hello":
