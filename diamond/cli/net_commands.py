@@ -56,6 +56,12 @@ MetricsPort = Annotated[
         help="Port on this machine that serves metrics to Prometheus. Default: none.",
     ),
 ]
+ShareLoss = Annotated[
+    bool,
+    typer.Option(
+        "--share-loss", help="Show the local loss to all sites in `diamond net status --all`."
+    ),
+]
 GiveUpSeconds = Annotated[
     float, typer.Option(help="Seconds without any message after which the site stops.")
 ]
@@ -118,6 +124,7 @@ def start(
     restart: Restart = False,
     onward: FromLastPoints = False,
     metrics: MetricsPort = None,
+    share_loss: ShareLoss = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print the result only, no progress.")
     ] = False,
@@ -184,6 +191,7 @@ def start(
                 federation.clip,
                 metrics,
                 federation.measure,
+                share_loss,
             )
         x = compute_digest(final.state.x)
         if json:

@@ -53,6 +53,7 @@ def run(
     clip: float | None = None,
     metrics: int | None = None,
     measure: LocalMeasure | None = None,
+    share_loss: bool = False,
 ) -> AgentProgress:
     """Run this site's part of a federated run, from its checkpoint in `folder` if there is one.
 
@@ -83,6 +84,7 @@ def run(
         clip: bounds the influence of a neighbour's message to this multiple of the usual.
         metrics: port on this machine, open to local programs only, for Prometheus.
         measure: "cheap" never solves the lower level.
+        share_loss: let all sites of the federation see the local loss (`net status --all`).
 
     Returns:
         The progress, once this agent and all its neighbours have finished.
@@ -96,6 +98,7 @@ def run(
     from ..peers.credentials import Credentials
     from ..peers.metrics_endpoint import serve_metrics
     from ..peers.operator_address import LOOPBACK, publish_operator_address
+    from ..peers.overview import StatusCollector
     from ..peers.resource_estimate import estimate_resources
     from ..peers.roster import load_bundle
     from ..peers.rpc import RpcClient
@@ -134,6 +137,12 @@ def run(
                 listener.begin(node)
                 node.on_ready = listener.ready
             node.service.open_connections = client.open_connections
+
+            def status() -> dict[str, Any]:
+                entries = folder_writer.entries if share_loss else []
+                return node.status() | ({"loss": entries[-1]["local_loss"]} if entries else {})
+
+            node.service.answer_overview = StatusCollector(credentials, client, status).answer
             place, audit = listen or site.me.address or LOOPBACK, node.service.audit
             server = Server(credentials, node.answer_request, place, audit, client)
             async with server, serve_metrics(node, metrics):

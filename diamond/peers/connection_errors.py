@@ -3,7 +3,6 @@
 import socket
 import ssl
 
-from .admission import AUTHENTICATION_SECONDS
 from .packet_stream import PacketTooLong
 from .text_sanitizing import sanitize_text
 
@@ -39,10 +38,10 @@ def describe_error(cause: BaseException) -> str:
     return description or sanitize_text(getattr(cause, "strerror", None) or cause)
 
 
-def describe_admission_failure(cause: BaseException) -> str:
-    """Explain why a connection to this site was not admitted."""
+def describe_admission_failure(cause: BaseException, limit: float) -> str:
+    """Explain why a connection to this site was not admitted within `limit` seconds."""
     if isinstance(cause, ssl.SSLError):
         return f"no mutual TLS ({cause.reason or cause})"
     if isinstance(cause, TimeoutError) or "handshake is taking longer" in str(cause):
-        return f"no proof of a key within {AUTHENTICATION_SECONDS:g} s"
+        return f"no proof of a key within {limit:g} s"
     return str(cause) or type(cause).__name__

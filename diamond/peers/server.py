@@ -190,7 +190,8 @@ class Server:
                 await session.authenticated
         except (OSError, TimeoutError, Refused, FrameError) as cause:
             self.audit.record_event(
-                session.address, f"refused: {describe_admission_failure(cause)}"
+                session.address,
+                f"refused: {describe_admission_failure(cause, AUTHENTICATION_SECONDS)}",
             )
             session.packets.close()
         except asyncio.CancelledError:

@@ -1,54 +1,28 @@
-"""Edges with ends that accept no connections: one shared connection, a relay, and who is refused."""
+"""Edges whose ends accept no connections: one shared connection, relays, and who is refused."""
 
 import asyncio
 import contextlib
 from dataclasses import replace
 
 import pytest
-from crash_cluster import EVERY, ROUNDS, team
+from crash_cluster import ROUNDS, team
+from dialing_sites import found, relay, site
 from helpers import same_bits
 from lockstep_agents import run_lockstep
-from tls_sites import NETWORK, SHORT_TIMEOUTS, largest_layout, ports, with_certificate
+from tls_sites import NETWORK, SHORT_TIMEOUTS, ports, with_certificate
 
 import diamond
 from diamond.peers import certificate_authority, relay_handshake, roster
 from diamond.peers.audit import Audit
 from diamond.peers.call_errors import Refused, Unreachable
-from diamond.peers.credentials import Credentials
-from diamond.peers.node import Node
 from diamond.peers.relay import BURST_SECONDS, RelayLimits
 from diamond.peers.relay_server import RelayServer
 from diamond.peers.routes import describe_route, find_route
 from diamond.peers.rpc import RpcClient
 from diamond.peers.server import Server
-from diamond.peers.wire_format import MAX_REQUEST_BYTES, max_frame_bytes, pack
+from diamond.peers.wire_format import MAX_REQUEST_BYTES, pack
 
 PING = pack({"kind": "ping", "sender": 0})
-
-
-def found(folder, listening, relays=None, network=NETWORK):
-    """Bundles of sites, of which those with a number in `listening` have an address."""
-    places = {
-        f"site{i}": f"127.0.0.1:{port}" if i in listening else ""
-        for i, port in enumerate(ports(network.agents))
-    }
-    relays = {name: places.get(name) or address for name, address in (relays or {}).items()}
-    bundles = certificate_authority.create_federation(
-        folder, "trial", places, network, relays=relays
-    )
-    return [roster.load_bundle(place) for place in bundles.values()]
-
-
-@contextlib.asynccontextmanager
-async def site(bundle, folder=None, timeouts=SHORT_TIMEOUTS):
-    """The node of one site that listens where the roster says, or nowhere."""
-    agent = team()[bundle.me.number]
-    credentials = bundle if isinstance(bundle, Credentials) else Credentials(bundle)
-    async with RpcClient(credentials, max_frame_bytes(largest_layout()), timeouts) as client:
-        node = Node(agent, ROUNDS, client, folder, EVERY, timeouts)
-        async with Server(credentials, node.answer_request, client=client) as server:
-            node.server, node.rpc = server, client
-            yield node
 
 
 def run_all(bundles, tmp_path):
@@ -150,13 +124,6 @@ def test_an_edge_that_nobody_can_dial_needs_a_relay(tmp_path):
         )
 
 
-@contextlib.asynccontextmanager
-async def relay(folder, limits=RelayLimits(), lines=None):
-    audit = Audit((lines if lines is not None else []).append)
-    async with RelayServer(folder, None, limits, audit) as server:
-        yield server
-
-
 @pytest.fixture
 def relayed(tmp_path):
     """A relay without keys, and the bundles of sites 1 and 2, which need it."""
@@ -204,7 +171,7 @@ def test_a_relay_refuses_whom_the_roster_does_not_name(relayed, tmp_path):
 
 def test_a_recorded_request_does_not_work_again(relayed):
     """The signature covers the relay's random number, so a replay proves no key."""
-    folder, one, two = relayed
+    folder, one, _ = relayed
     ca, members = (folder / "hub" / "ca.pem").read_bytes(), one.roster
     hello = relay_handshake.encode_hello(one, "site2", b"1" * 32)
     assert relay_handshake.verify_hello(hello, b"1" * 32, ca, members).site == one.me
@@ -237,7 +204,7 @@ def test_an_old_key_is_refused_by_a_relay_and_an_old_roster_is_not_taken(relayed
 @pytest.mark.parametrize("who", ["another member", "nobody"])
 def test_a_wrong_relay_is_noticed_and_learns_nothing(relayed, who):
     """A relay that joins a site to another one than it asked for: TLS with the right key fails."""
-    folder, one, two = relayed
+    folder, _, two = relayed
     zero, asked = roster.load_bundle(folder / "site0"), []
 
     async def answer(sender, request):
