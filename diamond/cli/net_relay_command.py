@@ -1,6 +1,7 @@
 """The `net relay` command: forward connections between sites that accept none, without keys."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -36,4 +37,5 @@ def relay(
         from ..peers.relay_server import run_relay
 
         limits = RelayLimits(edges, 1e6 * megabytes, 1e9 * gigabytes)
-        asyncio.run(run_relay(folder, listen, limits, print_message))
+        with suppress(KeyboardInterrupt):  # nothing is lost: sites dial again
+            asyncio.run(run_relay(folder, listen, limits, print_message))

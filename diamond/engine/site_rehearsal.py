@@ -149,7 +149,9 @@ def run(
                 server.start_task(credentials.watch(bundle, audit))
                 with publish_operator_address(bundle, place, server.port):
                     with folder_writer.record_outcome():
-                        return await node.run()
+                        final = await node.run()
+                    await node.shutdown.run_or_halt(server.finish_relaying())
+                    return final
 
     with Writer(folder) as writer:
         folder.chmod(0o700)  # it holds y and received messages

@@ -22,9 +22,11 @@ from .credentials import file_versions
 from .keepalive import enable_keepalive
 from .relay_handshake import JOINED, RelayRequest, encode_refusal, receive_hello
 from .roster import CA, ROSTER, SIGNATURE, BadBundle, Roster, load_roster
+from .timeouts import RETRY_PAUSES
 
 MAX_BUFFERED = 2**20  # bytes that one direction may hold
 BURST_SECONDS = 0.25  # of the rate may pass at once
+IDLE_SECONDS = RETRY_PAUSES[1] + 1.0  # after which a site that still needs the relay is back
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,14 @@ class RelayHub:
         if (day := int(time.time() // 86400)) != self._day:
             self._day, self._bytes_of_day = day, {}
         return self._bytes_of_day
+
+    async def wait_idle(self) -> None:
+        """Wait until no site has used the relay for a while: a site that needs it dials again."""
+        idle_since = time.monotonic()
+        while time.monotonic() - idle_since < IDLE_SECONDS:
+            if self.joined or self.waiting:
+                idle_since = time.monotonic()
+            await asyncio.sleep(0.1)
 
     def close(self) -> None:
         """Close all connections."""

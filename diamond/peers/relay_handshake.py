@@ -28,12 +28,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from .call_errors import Refused, Unreachable
+from .keepalive import enable_keepalive
 from .membership import find_holder, unknown_key, verify_certificate
 from .roster import SIGNATURE_ALGORITHM, Bundle, Member, Roster, fingerprint
 from .text_sanitizing import sanitize_text
 
 MAGIC = b"DMRL\x01"
 NONCE_BYTES, MAX_HELLO_BYTES, MAX_REASON_BYTES = 32, 4096, 400
+KEEPALIVE_SECONDS = 10.0  # until a relay that answers no probe counts as lost
 LENGTH = struct.Struct("<H")
 JOINED, REFUSED = b"\x01", b"\x02"
 CONTEXT = b"diamond: a site asks a relay for a connection\0"
@@ -111,6 +113,7 @@ async def join_through_relay(address: str, bundle: Bundle, other: Member) -> soc
     The caller limits the time. Raises `Unreachable`: another relay, or a later attempt, may work.
     """
     connection = await connect_to(address)
+    enable_keepalive(connection, KEEPALIVE_SECONDS)
     try:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(connection, MAGIC)

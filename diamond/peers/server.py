@@ -20,21 +20,19 @@ from cryptography import x509
 from .admission import AUTHENTICATION_SECONDS, AdmissionQueue
 from .audit import Audit
 from .call_errors import Refused
-from .connection_errors import describe_admission_failure, describe_error
+from .connection_errors import describe_admission_failure
 from .credentials import Credentials, as_credentials
-from .keepalive import enable_keepalive
 from .listening_sockets import accept_connections, open_listening_sockets, peek_byte
 from .membership import find_holder, find_neighbour
 from .packet_stream import MAX_REFUSAL_BYTES, RESPONSE, UNREADABLE, PacketStream
 from .relay import RelayHub
+from .relay_acceptance import accept_through_relay
 from .relay_handshake import MAGIC as RELAY_MAGIC
-from .relay_handshake import join_through_relay
 from .roster import Bundle, Member
 from .routes import find_route
 from .rpc import OnRequest, RpcClient
 from .session import ERROR_CODES, GRACE_SECONDS, Session
 from .subscription import Publisher
-from .timeouts import RETRY_PAUSES
 from .tls import peer_identity
 from .wire_format import Frame, FrameError
 
@@ -95,7 +93,9 @@ class Server:
             for member in self._bundle.neighbours:
                 if find_route(self._bundle, member).kind == "await relay":
                     for relay in self._bundle.roster.all_relays:
-                        self.start_task(self._accept_through(relay, member.number))
+                        on_connection = partial(self._start_relayed_admission, member.number)
+                        route = self._credentials, relay, member.number
+                        self.start_task(accept_through_relay(*route, self.audit, on_connection))
         return self
 
     async def _reserve_neighbours(self) -> None:
@@ -150,25 +150,12 @@ class Server:
         task = self.start_task(self._admit(session, connection, address[0]))
         task.add_done_callback(partial(_release_connection, session, connection))
 
-    async def _accept_through(self, relay: str, number: int) -> None:
-        """Accept the connections that a member dials through that relay, one after another."""
-        pause, last_reason = RETRY_PAUSES[0], ""
-        while True:
-            bundle = self._bundle
-            member, place = bundle.roster.members[number], bundle.roster.all_relays.get(relay, "")
-            try:
-                connection = await join_through_relay(place, bundle, member)
-                enable_keepalive(connection, AUTHENTICATION_SECONDS)
-                session = Session(self, f"{relay} at {place}", expected=number)
-                task = self.start_task(self._admit(session, connection, place.rsplit(":", 1)[0]))
-                task.add_done_callback(partial(_release_connection, session, connection))
-                pause, last_reason = RETRY_PAUSES[0], ""
-            except OSError as cause:
-                if (reason := describe_error(cause)) != last_reason:
-                    self.audit.record_event(f"{relay} at {place}", reason)
-                last_reason = reason
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, RETRY_PAUSES[1])
+    def _start_relayed_admission(
+        self, number: int, connection: socket.socket, relay: str, place: str
+    ) -> None:
+        session = Session(self, f"{relay} at {place}", expected=number)
+        task = self.start_task(self._admit(session, connection, place.rsplit(":", 1)[0]))
+        task.add_done_callback(partial(_release_connection, session, connection))
 
     async def _admit(self, session: Session, connection: socket.socket, machine: str) -> None:
         """Authenticate a connection, or close it."""
@@ -222,6 +209,11 @@ class Server:
         session = Session(self, f"{member.address or 'a relay'}", packets=packets)
         session.admit(member, *peer_identity(packets.transport.get_extra_info("ssl_object")))
         return session.on_packet
+
+    async def finish_relaying(self) -> None:
+        """Wait until the sites that this one relays for have finished too."""
+        if self._relay_hub is not None:
+            await self._relay_hub.wait_idle()
 
     def _close_revoked(self) -> None:
         """Close the connections whose key the new roster no longer accepts."""
