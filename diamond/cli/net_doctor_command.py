@@ -60,7 +60,7 @@ def doctor(
             print_message(
                 f"messages and checkpoints take at most {disk} of disk and {memory} of memory"
             )
-        limits, own_place = Timeouts(connect, connect), operator_address(bundle, site, listen)
+        limits, own_place = Timeouts(connect, 1.5 * connect), operator_address(bundle, site, listen)
         results = asyncio.run(check_edges(site, digests, limits, own_place))
         if json:
             print_json(results)

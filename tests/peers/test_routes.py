@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from crash_cluster import ROUNDS, team
 from dialing_sites import found, relay, site
@@ -13,9 +14,10 @@ from tls_sites import NETWORK, SHORT_TIMEOUTS, ports, with_certificate
 
 import diamond
 from diamond.peers import certificate_authority, relay_handshake, roster
+from diamond.peers import relay as relay_module
 from diamond.peers.audit import Audit
 from diamond.peers.call_errors import Refused, Unreachable
-from diamond.peers.relay import BURST_SECONDS, RelayLimits
+from diamond.peers.relay import BURST_SECONDS, RelayEnd, RelayLimits
 from diamond.peers.relay_server import RelayServer
 from diamond.peers.routes import describe_route, find_route
 from diamond.peers.rpc import RpcClient
@@ -25,10 +27,18 @@ from diamond.peers.wire_format import MAX_REQUEST_BYTES, pack
 PING = pack({"kind": "ping", "sender": 0})
 
 
+@pytest.fixture(autouse=True)
+def brief_idle_time(monkeypatch):
+    """A relay of these tests need not wait long for sites that may come back."""
+    monkeypatch.setattr(relay_module, "IDLE_SECONDS", 0.3)
+
+
 def run_all(bundles, tmp_path):
     async def live(bundle):
         async with site(bundle, tmp_path / bundle.me.name) as node:
-            return await node.run()
+            final = await node.run()
+            await node.server.finish_relaying()
+            return final
 
     async def everyone():
         return await asyncio.gather(*map(live, bundles))
@@ -69,7 +79,9 @@ def test_a_listening_site_relays_for_its_neighbours(tmp_path):
         async def live(bundle):
             async with site(bundle, tmp_path / bundle.me.name) as node:
                 node.server.audit.write_line = lines.append
-                return await node.run()
+                final = await node.run()
+                await node.server.finish_relaying()
+                return final
 
         return await asyncio.gather(*map(live, bundles))
 
@@ -199,6 +211,22 @@ def test_an_old_key_is_refused_by_a_relay_and_an_old_roster_is_not_taken(relayed
                 await relay_handshake.join_through_relay(address, one, two.me)
 
     asyncio.run(attempt())
+
+
+def test_a_relay_sees_no_message(tmp_path, monkeypatch):
+    """All bytes that the relay forwards in a run: no frame of a message, and not the bytes of x."""
+    bundles, seen = found(tmp_path / "federation", {0}, {"site0": ""}), bytearray()
+    forward = RelayEnd.data_received
+
+    def record(end, data):
+        seen.extend(data)
+        forward(end, data)
+
+    monkeypatch.setattr(RelayEnd, "data_received", record)
+    results = asyncio.run(run_all(bundles, tmp_path))
+    assert bits_of_lockstep(results) and len(seen) > 10_000
+    assert b"DMND" not in seen and bytes(np.asarray(results[1].state.x)) not in seen
+    assert b"site" not in seen and b"run" not in seen
 
 
 @pytest.mark.parametrize("who", ["another member", "nobody"])
