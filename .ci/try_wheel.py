@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import typer
+from try_wheel_files import FEDERATION, SITE
 
 import diamond
 from diamond.cli import app
@@ -45,37 +46,6 @@ problem = {kind = "quadratic", agents = 3, upper = 2, lower = 2, rows = 6}
 network = "ring:3"
 rounds = 20
 batch = 2
-"""
-FEDERATION = """
-rounds = 20
-every = 10
-network = "complete:2"
-[algorithm]
-name = "gt_sgd"
-alpha = 0.05
-beta = 0.2
-batch = 2
-hypergradient = {name = "neumann", terms = 3}
-[sites]
-"""
-SITE = """
-import jax.numpy as jnp
-import numpy as np
-import diamond
-
-
-def upper(x, y, rows):
-    return jnp.mean((y - rows) ** 2) + 0.1 * x @ x
-
-
-def lower(x, y, rows):
-    return jnp.mean((y - rows) ** 2) + 0.1 * y @ x
-
-
-def make():
-    rows = np.arange(24, dtype=np.float32).reshape(8, 3) / 24
-    init = lambda key: (jnp.zeros(3), jnp.zeros(3))
-    return diamond.Problem(upper, lower, init, [rows], [rows])
 """
 
 exercised: set[str] = set()
@@ -197,12 +167,17 @@ def try_others():
 
 def try_sites():
     """Create two sites, query, stop and restart one, and run both to the end."""
-    ports = free_ports(2)
+    *ports, hub_port = free_ports(3)
     names = [f'{name} = "127.0.0.1:{port}"' for name, port in zip(("north", "south"), ports)]
+    names.append(f'[relays]\nhub = "127.0.0.1:{hub_port}"')
     Path("trial.toml").write_text(FEDERATION + "\n".join(names))
     Path("site.py").write_text(SITE)
     run("net", "init", "trial.toml")
     run("net", "renew", "trial")
+    hub = start("net", "relay", "trial/hub")
+    wait_for_listener(hub_port)
+    hub.send_signal(signal.SIGINT)
+    finish(hub)
     problem = "--problem", "site.py:make", "--give-up", str(LIMIT)
     north = start("net", "start", "trial/north", *problem)
     wait_for_listener(ports[0])

@@ -12,6 +12,10 @@ and of a site the processor time a round, and the share of its time that it wait
 of the rounds counts, when all is warm; of sites, the time between two lines of their metrics as
 whoever reads the file sees it. `--quick`: 2 and 5 sites only. `--before CHECKOUT`: another version
 too, in turns, as `before`; `--sizes` and `--repeats`, of which the quickest counts.
+
+`--hidden` instead: a ring of five of which two neighbours accept no connections, so that they dial
+the others, and each other through a relay; in turns with open ports, through a relay without keys
+(a process more) and through a site that relays. The bits at the end must be the same.
 """
 
 import argparse
@@ -39,6 +43,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from site_faults import ports
 
 SITES, QUICK = (2, 3, 5, 9), (2, 5)
+HIDDEN_SITES, HIDDEN = 5, (2, 3)  # a ring of five, of which these two accept no connections
+WAYS = ("open", "relay", "site")  # open ports; a relay without keys; site 0 relays
 COLUMNS = ("simulate", "rehearse", "floor", "sites", "by floor", "processor", "waits")
 ROUNDS = {4_000: 400, 100_000: 200, 10_000_000: 40}  # by bytes of a message
 HERE = Path(__file__).parents[1]
@@ -109,10 +115,20 @@ def time_rehearsal(sites: int, size: int, rounds: int) -> float:
     return (time.perf_counter() - started) / rounds
 
 
-def make_bundles(root: Path, folder: Path, sites: int, rounds: int, version: Path) -> list[Path]:
+def make_bundles(
+    root: Path, folder: Path, sites: int, rounds: int, version: Path, way: str = "open"
+) -> list[Path]:
     """The bundles of a federation on this machine."""
     folder.mkdir()
-    names = "\n".join(f'site{i} = "127.0.0.1:{port}"' for i, port in enumerate(ports(sites)))
+    places = [f'"127.0.0.1:{port}"' for port in ports(sites + 1)]
+    relay = places.pop()
+    if way != "open":
+        for i in HIDDEN:
+            places[i] = '""'
+    if way == "site":
+        places[0] = f"{{ address = {places[0]}, relay = true }}"
+    names = "\n".join(f"site{i} = {place}" for i, place in enumerate(places))
+    names += f"\n[relays]\nhub = {relay}" if way == "relay" else ""
     terms = f'rounds = {rounds}\nevery = {max(1, rounds // PARTS)}\nnetwork = "ring:{sites}"\n'
     (folder / "trial.toml").write_text(f"{terms}{ALGORITHM}\n[sites]\n{names}\n")
     arguments = ["-m", "diamond", "net", "init", folder / "trial.toml", "--out", folder / "bundles"]
@@ -127,8 +143,21 @@ def peers(
     root: Path, sites: int, size: int, rounds: int, version: Path = HERE
 ) -> tuple[float, float, float]:
     """Of real sites: seconds a round, of these what each works, and the share that it waits."""
+    return run_sites(root, sites, size, rounds, version)[0]
+
+
+def run_sites(
+    root: Path, sites: int, size: int, rounds: int, version: Path = HERE, way: str = "open"
+) -> tuple[tuple[float, float, float], list[str]]:
+    """The times of `peers`, and the ends of the sites, with the digests of x."""
     folder, processes = Path(tempfile.mkdtemp(dir=root)) / "run", []
-    for i, bundle in enumerate(make_bundles(root, folder, sites, rounds, version)):
+    bundles = make_bundles(root, folder, sites, rounds, version, way)
+    relay = None
+    if way == "relay":
+        with (folder / "relay.txt").open("wb") as log:
+            arguments = ["-m", "diamond", "net", "relay", folder / "bundles" / "hub"]
+            relay = start_process(root, arguments, log, version)
+    for i, bundle in enumerate(bundles):
         path = folder / f"site{i}.py"
         path.write_text(PROBLEM + f"\n\ndef own():\n    return make({i}, {size // 8})\n")
         arguments = ["net", "start", bundle, "--problem", f"{path}:own", "--out", folder, "--quiet"]
@@ -137,8 +166,32 @@ def peers(
     metrics = folder / "trial" / "site0" / "metrics.jsonl"
     seconds, worked, waited = measure_second_half(metrics, rounds, processes)
     assert [process.wait() for process in processes] == [0] * sites
+    if relay is not None:
+        relay.terminate()
+        relay.wait()
+    logs = [(folder / f"site{i}.txt").read_text() for i in range(sites)]
+    digests = [log.rsplit("sha256 of x ", 1)[1].strip() for log in logs]
     shutil.rmtree(folder)
-    return seconds / (rounds - rounds // 2), worked / sites / (rounds - rounds // 2), waited
+    times = seconds / (rounds - rounds // 2), worked / sites / (rounds - rounds // 2), waited
+    return times, digests
+
+
+def hidden_row(root: Path, size: int, repeats: int) -> str:
+    """One line of the table of `--hidden`: milliseconds a round, and beside open ports."""
+    case, times, digests = (HIDDEN_SITES, size, ROUNDS[size]), {way: [] for way in WAYS}, set()
+    for turn in range(repeats):
+        for way in WAYS[turn % 3 :] + WAYS[: turn % 3]:
+            measured, ends = run_sites(root, *case, way=way)
+            times[way].append(measured)
+            digests.add(tuple(ends))
+    assert len(digests) == 1, "the sites end in other bits"
+    label = f"{size // 1000} kB" if size < 10**6 else f"{size // 10**6} MB"
+    best = {way: min(times[way]) for way in WAYS}
+    middle = {way: np.median([seconds for seconds, *_ in times[way]]) for way in WAYS}
+    text = f"{label:>10}" + "".join(f"{1000 * best[way][0]:>10.3g}" for way in WAYS)
+    text += "".join(f"{best[way][0] / best['open'][0]:>10.3f}" for way in WAYS[1:])
+    text += "".join(f"{middle[way] / middle['open']:>10.3f}" for way in WAYS[1:])
+    return text + "".join(f"{1000 * min(t[1] for t in times[way]):>10.3g}" for way in WAYS)
 
 
 def measure_second_half(path: Path, rounds: int, processes: list) -> tuple[float, float, float]:
@@ -221,8 +274,16 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=list(ROUNDS))
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--before", type=Path)
+    parser.add_argument("--hidden", action="store_true")
     options = parser.parse_args()
     print(f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}; ms a round")
+    if options.hidden:
+        columns = (*WAYS, "relay/open", "site/open", "median", "median", *(["processor"] * 3))
+        print(f"{'message':>10}" + "".join(f"{name:>10}" for name in columns))
+        with tempfile.TemporaryDirectory() as folder:
+            for size in options.sizes:
+                print(hidden_row(Path(folder), size, options.repeats), flush=True)
+        return
     columns = COLUMNS + (("before", "processor") if options.before else ())
     print(f"{'sites':>5}{'message':>10}" + "".join(f"{name:>10}" for name in columns))
     with tempfile.TemporaryDirectory() as folder:

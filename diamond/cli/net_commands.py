@@ -1,12 +1,11 @@
-"""The commands `net init`, `net start` and `net doctor`: sites that run without a server."""
+"""The commands `net init` and `net start`: sites that run without a server."""
 
-import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from .app import FAILED, Json, app, print_json, print_message, report_errors
+from .app import Json, app, print_json, print_message, report_errors
 from .net_site_setup import (
     BundleFolder,
     ConnectSeconds,
@@ -19,11 +18,6 @@ from .net_site_setup import (
     require_net_packages,
     site_problem,
 )
-
-if TYPE_CHECKING:
-    from ..peers.roster import Bundle
-    from ..peers.site_agent import Agent
-    from ..peers.timeouts import Timeouts
 
 net = typer.Typer(
     no_args_is_help=True, help="Run several sites together over mutual TLS, without a server."
@@ -62,6 +56,12 @@ MetricsPort = Annotated[
         help="Port on this machine that serves metrics to Prometheus. Default: none.",
     ),
 ]
+ShareLoss = Annotated[
+    bool,
+    typer.Option(
+        "--share-loss", help="Show the local loss to all sites in `diamond net status --all`."
+    ),
+]
 GiveUpSeconds = Annotated[
     float, typer.Option(help="Seconds without any message after which the site stops.")
 ]
@@ -92,6 +92,7 @@ def init(
             federation.sites,
             federation.build_network(),
             federation.terms(),
+            federation.relays,
         )
         if json:
             print_json({site: str(path) for site, path in bundles.items()})
@@ -103,6 +104,9 @@ def init(
     names_files = bool({"dataset", "train"} & {*(federation.problem or {})})
     data = "" if names_files else " --data FILE"
     print_message(f"then, at each site:  diamond net start BUNDLE{function}{data}")
+    for relay in federation.relays:
+        if relay not in federation.sites:
+            print_message(f"at {relay}, which gets no keys:  diamond net relay {folder / relay}")
 
 
 @net.command()
@@ -120,6 +124,7 @@ def start(
     restart: Restart = False,
     onward: FromLastPoints = False,
     metrics: MetricsPort = None,
+    share_loss: ShareLoss = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print the result only, no progress.")
     ] = False,
@@ -158,7 +163,8 @@ def start(
             print_message(
                 f"{note}a new run starts from the sites' last points once all sites use --onward"
             )
-        description = f"{site.me.name} (agent {site.me.number}) at {site.me.address}"
+        place = f"at {site.me.address}" if site.me.address else "which dials its neighbours"
+        description = f"{site.me.name} (agent {site.me.number}) {place}"
         names = {member.number: member.name for member in site.neighbours}
         print_message(f"{description}; neighbours {', '.join(names.values())}; folder {folder}")
         component = site_problem(problem, data, site, federation)
@@ -185,82 +191,10 @@ def start(
                 federation.clip,
                 metrics,
                 federation.measure,
+                share_loss,
             )
         x = compute_digest(final.state.x)
         if json:
             print_json({"site": site.me.name, "round": final.t, "folder": str(folder), "x": x})
         else:
             typer.echo(f"finished: round {final.t}, state in {folder}, sha256 of x {x}")
-
-
-@net.command()
-def doctor(
-    bundle: BundleFolder,
-    problem: Annotated[
-        str | None,
-        typer.Option(
-            "--problem",
-            help="Problem to compare with the neighbours'. Default: `problem` in the federation's "
-            "file.",
-        ),
-    ] = None,
-    data: DataFile = None,
-    connect: ConnectSeconds = 5.0,
-    json: Json = False,
-) -> None:
-    """Test the connection to every neighbour of this site and explain each failure."""
-    with report_site_errors(), load_site(bundle) as (site, federation):
-        from ..hardware.memory import format_bytes
-        from ..peers.resource_estimate import estimate_resources
-        from ..peers.site_agent import Agent
-        from ..peers.timeouts import Timeouts
-
-        agent = None
-        if problem or federation.problem:
-            parts = federation.build_network(), federation.algorithm.build(), site.me.number
-            sampling_settings = federation.seed, federation.sampling, federation.clip
-            problem_built = build_problem(
-                site_problem(problem, data, site, federation), site.me.name
-            )
-            agent = Agent(problem_built, *parts, *sampling_settings)
-            estimates = estimate_resources(agent, federation.every, federation.missing)
-            disk, memory = map(format_bytes, estimates)
-            print_message(
-                f"messages and checkpoints take at most {disk} of disk and {memory} of memory"
-            )
-        settings = federation.rounds, federation.missing, Timeouts(connect, connect)
-        results = asyncio.run(_test_neighbours(site, agent, *settings))
-        if json:
-            print_json(results)
-        else:
-            for name, result in results.items():
-                typer.echo(f"{site.me.name} - {name}: {result}")
-        if any(result != "good" for result in results.values()):
-            raise typer.Exit(FAILED)
-
-
-async def _test_neighbours(
-    site: "Bundle", agent: "Agent | None", rounds: int, missing: str, limits: "Timeouts"
-) -> dict[str, str]:
-    """Return "good" or the failure for each neighbour."""
-    from ..peers.call_errors import Refused, Unreachable
-    from ..peers.handshake import compute_digests
-    from ..peers.rpc import RpcClient
-    from ..peers.wire_format import MAX_REQUEST_BYTES, FrameError, pack
-
-    header: dict[str, Any] = {"kind": "ping", "sender": site.me.number}
-    if agent is not None:
-        header = {
-            "kind": "hello",
-            "sender": site.me.number,
-            "parts": compute_digests(agent, rounds, missing),
-        }
-    results = {}
-    async with RpcClient(site, MAX_REQUEST_BYTES, limits) as client:
-        for neighbour in site.neighbours:
-            try:
-                await client.send_request(neighbour.number, pack(header))
-                results[neighbour.name] = "good"
-            except (Refused, Unreachable, FrameError) as cause:
-                results[neighbour.name] = f"{neighbour.address}: {cause}"
-    return results

@@ -15,14 +15,20 @@ def renew(
     folder: Annotated[Path, typer.Argument(help="Folder that `diamond net init` created.")],
     site: Annotated[str | None, typer.Option(help="Site to renew. Default: all sites.")] = None,
     days: Annotated[int, typer.Option(min=1, help="Validity of the certificates in days.")] = 365,
+    overlap: Annotated[
+        float, typer.Option(min=0, help="Hours for which the old keys are accepted as well.")
+    ] = 24.0,
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="Reject the old keys at once, as for a stolen key.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Issue new keys, certificates and a roster that lists them; the old keys are rejected."""
+    """Issue new keys, certificates and a roster that lists them; running sites take them up."""
     with report_site_errors():
         from ..peers.certificate_authority import renew_keys
         from ..peers.roster import load_roster
 
-        bundles = renew_keys(folder, site, days)
+        bundles = renew_keys(folder, site, days, 0.0 if revoke else 3600.0 * overlap)
         roster = load_roster(folder)
         if json:
             places = {name: str(path) for name, path in bundles.items()}
@@ -38,6 +44,11 @@ def renew(
             print_message(
                 f"{', '.join(others)}: roster.json and roster.sig of their folders are enough"
             )
+        names = list(roster.relays)
+        if names:
+            print_message(f"relays too: {', '.join(names)}")
+        when = "at once" if revoke else f"{overlap:g} hours from now"
         print_message(
-            "sites use the new roster after a restart; until all sites have it, they wait"
+            f"a running site uses its new files seconds after they are copied, without a restart; "
+            f"sites that have the roster reject the old keys {when}"
         )

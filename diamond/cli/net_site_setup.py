@@ -33,6 +33,14 @@ DataFile = Annotated[
 ConnectSeconds = Annotated[
     float, typer.Option(help="Seconds to wait for a connection to a neighbour.")
 ]
+OwnAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--listen",
+        help="Address at which this site listens. Default: the roster's, or the one that `net "
+        "start` wrote into the bundle.",
+    ),
+]
 
 
 @contextmanager
@@ -50,7 +58,8 @@ def load_site(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
     if warning := check_expiry(site):
         print_message(warning, "yellow")
     sites = {member.name: member.address for member in site.roster.members}
-    federation = from_terms(site.roster.federation, site.roster.terms, sites)
+    roster = site.roster
+    federation = from_terms(roster.federation, roster.terms, sites, roster.all_relays)
     if federation.clip is not None:
         from ..peers.agent_programs import CLIP_WARNING
 

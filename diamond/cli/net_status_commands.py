@@ -1,24 +1,16 @@
 """The commands `net status` and `net stop`: state and shutdown of a running site."""
 
 import asyncio
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .app import FAILED, Json, print_json, print_message
 from .net_commands import net
-from .net_site_setup import BundleFolder, ConnectSeconds, report_site_errors
+from .net_site_setup import BundleFolder, ConnectSeconds, OwnAddress, report_site_errors
 
 if TYPE_CHECKING:
-    from ..peers.roster import Bundle, Member
-
-OwnAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--listen", help="Address at which this site listens. Default: the roster's address."
-    ),
-]
+    from ..peers.roster import Bundle
 
 
 @net.command()
@@ -26,18 +18,29 @@ def status(
     bundle: BundleFolder,
     connect: ConnectSeconds = 5.0,
     listen: OwnAddress = None,
+    everywhere: Annotated[
+        bool,
+        typer.Option("--all", help="Ask all sites, from neighbour to neighbour; print a table."),
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Print the round of this site and of its neighbours, and whom they wait for."""
+    """Print the round of this site and of its neighbours, or of all; and whom they wait for."""
     with report_site_errors():
+        from ..peers.operator_address import operator_address
         from ..peers.roster import load_bundle
+        from ..peers.site_queries import query_federation, query_members
 
         site = load_bundle(bundle)
+        place, members = operator_address(bundle, site, listen), [site.me, *site.neighbours]
         answers = asyncio.run(
-            _query_members(site, "status", [site.me, *site.neighbours], connect, listen)
+            query_federation(site, connect, place)
+            if everywhere
+            else query_members(site, "status", members, connect, place)
         )
         if json:
             print_json(answers)
+        elif everywhere:
+            _print_overview(site, answers)
         else:
             for name, answer in answers.items():
                 typer.echo(f"{name}: {_format_answer(site, answer)}")
@@ -54,10 +57,13 @@ def stop(
 ) -> None:
     """Stop this site after its round, with a checkpoint; the other sites keep running."""
     with report_site_errors():
+        from ..peers.operator_address import operator_address
         from ..peers.roster import load_bundle
+        from ..peers.site_queries import query_members
 
         site = load_bundle(bundle)
-        (answer,) = asyncio.run(_query_members(site, "stop", [site.me], connect, listen)).values()
+        place = operator_address(bundle, site, listen)
+        (answer,) = asyncio.run(query_members(site, "stop", [site.me], connect, place)).values()
         if json:
             print_json(answer)
         elif "error" not in answer:
@@ -66,30 +72,6 @@ def stop(
             print_message(f"{site.me.name}: {_format_answer(site, answer)}", "red")
             raise typer.Exit(FAILED)
     print_message("run the same `diamond net start` command again to continue")
-
-
-async def _query_members(
-    site: "Bundle", kind: str, members: "Iterable[Member]", connect: float, own_address: str | None
-) -> dict[str, dict[str, Any]]:
-    """Request an answer from each member; {"error": reason} if a member does not answer."""
-    from ..peers.call_errors import Refused, Unreachable
-    from ..peers.neighbour_status import validate_status
-    from ..peers.rpc import RpcClient
-    from ..peers.timeouts import Timeouts
-    from ..peers.wire_format import MAX_REQUEST_BYTES, FrameError, pack, unpack
-
-    async def query(client: RpcClient, member: "Member") -> dict[str, Any]:
-        try:
-            request = pack({"kind": kind, "sender": site.me.number})
-            header, _ = unpack(await client.send_request(member.number, request), MAX_REQUEST_BYTES)
-            return validate_status(header, len(site.roster.members))
-        except (Refused, Unreachable, FrameError) as cause:
-            return {"error": f"{member.address}: {cause}"}
-
-    timeouts = Timeouts(connect, connect)
-    async with RpcClient(site, MAX_REQUEST_BYTES, timeouts, own_address) as client:
-        answers = await asyncio.gather(*(query(client, member) for member in members))
-    return {member.name: answer for member, answer in zip(members, answers)}
 
 
 def _format_answer(site: "Bundle", answer: dict[str, Any]) -> str:
@@ -108,3 +90,27 @@ def _format_answer(site: "Bundle", answer: dict[str, Any]) -> str:
     if answer["away"]:
         parts.append(f"continues without {', '.join(map(name, answer['away']))}")
     return "; ".join(parts)
+
+
+def _print_overview(site: "Bundle", answers: dict[str, dict[str, Any]]) -> None:
+    """Print the statuses of all sites as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..metrics.display import format_duration
+
+    name = lambda number: site.roster.members[number].name
+    has_losses = any("loss" in answer for answer in answers.values())
+    table = Table(pad_edge=False, box=None, padding=(0, 2, 0, 0))
+    for heading in ("site", "state", "round", "waits for", *(["loss"] if has_losses else [])):
+        table.add_column(heading, overflow="fold")
+    for site_name, answer in answers.items():
+        if "error" in answer:
+            table.add_row(site_name, answer["error"])
+            continue
+        waits = [f"{name(w['agent'])} ({format_duration(w['seconds'])})" for w in answer["waiting"]]
+        waits += [f"{name(number)} (away)" for number in answer["away"]]
+        position = f"{answer['round']} of {answer['rounds']}"
+        loss = [f"{answer['loss']:.4g}" if "loss" in answer else ""] if has_losses else []
+        table.add_row(site_name, answer["state"], position, ", ".join(waits), *loss)
+    Console(highlight=False).print(table)

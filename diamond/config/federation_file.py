@@ -8,13 +8,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ..network import Network
+from ..peers.reachability import reachability_mistakes
 from ..records.manifest import RunOrigin
 from .components import Component, read_algorithm, read_network
 from .site_problem import check_federated_problem
 from .validation_errors import BadExperiment, Mistake, translate_errors
 
 Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
-Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}$")]
+ADDRESS = r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}"
+Address = Annotated[str, Field(pattern=rf"^{ADDRESS}$")]
+OptionalAddress = Annotated[str, Field(pattern=rf"^({ADDRESS})?$")]
 
 
 class Federation(BaseModel):
@@ -33,7 +36,10 @@ class Federation(BaseModel):
             "exact", and "cheap" if y is large or the lower level is not convex.
         network: The network, with one agent per site.
         algorithm: The method.
-        sites: Table of the sites: name = "host:port".
+        sites: Table of the sites: name = "host:port", or name = "" for a site that accepts no
+            connections and dials its neighbours; {address = "host:port", relay = true} for a site
+            that also relays connections between such sites.
+        relays: Table of relays without keys (`diamond net relay`): name = "host:port".
         problem: Problem of the gallery on files at each site; without it, `--problem` names a
             function of your own.
     """
@@ -53,16 +59,18 @@ class Federation(BaseModel):
     measure: Literal["exact", "cheap"] | None = None  # "cheap" never solves the lower level
     network: Annotated[Component, BeforeValidator(read_network)]
     algorithm: Annotated[Component, BeforeValidator(read_algorithm)]
-    sites: dict[Site, Address]
+    sites: dict[Site, OptionalAddress]
+    relays: dict[Site, Address] = {}  # sites that relay, and relays without keys
     problem: Annotated[dict[str, Any] | None, BeforeValidator(check_federated_problem)] = None
 
     def mistakes(self) -> list[Mistake]:
         """List inconsistencies between the components."""
-        mistakes, network = [], self.build_network()
+        network = self.build_network()
         if network.agents != len(self.sites):
             message = f"{len(self.sites)} are listed, the network has {network.agents} agents"
-            mistakes.append(Mistake("sites", message))
-        return mistakes
+            return [Mistake("sites", message)]
+        messages = reachability_mistakes(self.sites, network, self.relays)
+        return [Mistake("sites", message) for message in messages]
 
     def build_network(self) -> Network:
         """Build the network."""
@@ -86,7 +94,13 @@ class Federation(BaseModel):
         """Format the federation in full as a file that reads as the same federation."""
         import tomli_w
 
-        return tomli_w.dumps({"name": self.name, **self.terms(), "sites": dict(self.sites)})
+        sites: dict[str, Any] = {
+            name: {"address": address, "relay": True} if name in self.relays else address
+            for name, address in self.sites.items()
+        }
+        bare = {name: address for name, address in self.relays.items() if name not in self.sites}
+        relays = {"relays": bare} if bare else {}
+        return tomli_w.dumps({"name": self.name, **self.terms(), "sites": sites, **relays})
 
 
 def origin(federation: Federation, site: str, problem: Component, command: str) -> RunOrigin:
@@ -114,13 +128,33 @@ def load(path: Path) -> Federation:
     return validate(raw, str(path))
 
 
-def from_terms(name: str, terms: Mapping[str, Any], sites: Mapping[str, str]) -> Federation:
+def from_terms(
+    name: str,
+    terms: Mapping[str, Any],
+    sites: Mapping[str, str],
+    relays: Mapping[str, str] | None = None,
+) -> Federation:
     """Build the federation with these terms."""
-    return validate({"name": name, **terms, "sites": dict(sites)}, f"the roster of {name}")
+    raw = {"name": name, **terms, "sites": dict(sites), "relays": dict(relays or {})}
+    return validate(raw, f"the roster of {name}")
+
+
+def _read_site_tables(raw: dict[str, Any]) -> dict[str, Any]:
+    """Replace tables of sites, {address = ..., relay = true}, by addresses and relays."""
+    if not isinstance(sites := raw.get("sites"), Mapping):
+        return raw
+    addresses, relays = dict(sites), raw.get("relays", {})
+    for name, entry in sites.items():
+        if isinstance(entry, Mapping) and {*entry} <= {"address", "relay"}:
+            addresses[name] = entry.get("address", "")
+            if entry.get("relay") is True and isinstance(relays, Mapping):
+                relays = {**relays, name: addresses[name]}
+    return raw | {"sites": addresses, "relays": relays}
 
 
 def validate(raw: Mapping[str, Any], source: str) -> Federation:
     """Validate the federation in `raw`."""
+    raw = _read_site_tables(dict(raw))
     try:
         federation = Federation.model_validate(dict(raw))
     except ValidationError as error:

@@ -53,6 +53,7 @@ def run(
     clip: float | None = None,
     metrics: int | None = None,
     measure: LocalMeasure | None = None,
+    share_loss: bool = False,
 ) -> AgentProgress:
     """Run this site's part of a federated run, from its checkpoint in `folder` if there is one.
 
@@ -76,12 +77,14 @@ def run(
         limits: time limits in seconds.
         watch: is shown the node before the run, and each evaluation.
         origin, config: contents of the manifest and of config.toml in the run folder.
-        listen: address to listen at if not that of the roster, as behind a mapped port.
+        listen: address to listen at if not that of the roster, as behind a mapped port. A site
+            without an address in the roster listens on loopback, for its operator's commands.
         missing: "continue" makes rounds without neighbours that have been silent for `limits.round`
             seconds (`peers.edge_states`).
         clip: bounds the influence of a neighbour's message to this multiple of the usual.
         metrics: port on this machine, open to local programs only, for Prometheus.
         measure: "cheap" never solves the lower level.
+        share_loss: let all sites of the federation see the local loss (`net status --all`).
 
     Returns:
         The progress, once this agent and all its neighbours have finished.
@@ -92,7 +95,10 @@ def run(
         FloatingPointError: this agent diverged and may not roll back.
         RunFailed: another agent diverged and may not roll back.
     """
+    from ..peers.credentials import Credentials
     from ..peers.metrics_endpoint import serve_metrics
+    from ..peers.operator_address import LOOPBACK, publish_operator_address
+    from ..peers.overview import StatusCollector
     from ..peers.resource_estimate import estimate_resources
     from ..peers.roster import load_bundle
     from ..peers.rpc import RpcClient
@@ -120,7 +126,8 @@ def run(
         origin = RunOrigin(site.me.name, site.roster.federation, "problem", kind, kind, {}, "", {})
 
     async def work(writer: Writer) -> AgentProgress:
-        async with RpcClient(site, max_frame_bytes(agent.largest_layout), limits) as client:
+        credentials, max_bytes = Credentials(site), max_frame_bytes(agent.largest_layout)
+        async with RpcClient(credentials, max_bytes, limits) as client:
             names = {member.number: member.name for member in site.roster.members}
             fixed = agent, rounds, client, folder, every, limits
             node = Node(*fixed, missing=missing, names=names)
@@ -129,10 +136,22 @@ def run(
             if listener:
                 listener.begin(node)
                 node.on_ready = listener.ready
-            server = Server(site, node.answer_request, listen, node.service.audit)
+            node.service.open_connections = client.open_connections
+
+            def status() -> dict[str, Any]:
+                entries = folder_writer.entries if share_loss else []
+                return node.status() | ({"loss": entries[-1]["local_loss"]} if entries else {})
+
+            node.service.answer_overview = StatusCollector(credentials, client, status).answer
+            place, audit = listen or site.me.address or LOOPBACK, node.service.audit
+            server = Server(credentials, node.answer_request, place, audit, client)
             async with server, serve_metrics(node, metrics):
-                with folder_writer.record_outcome():
-                    return await node.run()
+                server.start_task(credentials.watch(bundle, audit))
+                with publish_operator_address(bundle, place, server.port):
+                    with folder_writer.record_outcome():
+                        final = await node.run()
+                    await node.shutdown.run_or_halt(server.finish_relaying())
+                    return final
 
     with Writer(folder) as writer:
         folder.chmod(0o700)  # it holds y and received messages

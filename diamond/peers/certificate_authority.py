@@ -2,7 +2,8 @@
 
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ..core.suggestions import did_you_mean
 from ..network import Network
+from .membership import IdentityClaim, encode_claim
+from .reachability import neighbours_of, reachability_mistakes
 from .roster import (
     CA,
     CERTIFICATE,
@@ -45,27 +48,43 @@ def create_federation(
     sites: Mapping[str, str],
     network: Network,
     terms: Mapping[str, Any] | None = None,
+    relays: Mapping[str, str] | None = None,
 ) -> dict[str, Path]:
     """Found a federation of `sites`, name to "host:port" in the order of the agents.
 
-    `terms`, what the sites agree to run, are signed with the roster. Writes the authority's key,
-    which stays here, and one bundle per site; returns the bundles.
+    A site with an empty address accepts no connections and dials its neighbours. `relays` are the
+    addresses of relays: of sites of that name and address, or of processes without keys. `terms`,
+    what the sites agree to run, are signed with the roster. Writes the authority's key, which stays
+    here, one bundle per site, and a folder without keys per relay that is no site; returns the
+    bundles.
     """
+    relays = relays or {}
     if len(sites) != network.agents:
         raise ValueError(f"{len(sites)} sites for a network of {network.agents} agents")
+    if mistakes := reachability_mistakes(sites, network, relays):
+        raise ValueError("; ".join(mistakes))
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; a federation is founded in a new folder")
     authority = ec.generate_private_key(ec.SECP256R1())
     ca = _certificate(name, authority, authority, name, SITE_DAYS * AUTHORITY_YEARS)
     keys = [ec.generate_private_key(ec.SECP256R1()) for _ in sites]
     members = tuple(
-        Member(i, site, address, fingerprint(key.public_key()), _neighbours(network, i))
+        Member(
+            number=i,
+            name=site,
+            address=address,
+            fingerprint=fingerprint(key.public_key()),
+            neighbours=neighbours_of(network, i),
+            relay=site in relays,
+        )
         for i, ((site, address), key) in enumerate(zip(sites.items(), keys))
     )
+    bare_relays = {name: address for name, address in relays.items() if name not in sites}
     folder.mkdir(parents=True, exist_ok=True)
     _write_private_key(folder / AUTHORITY_KEY, authority)
     (folder / CA).write_bytes(ca.public_bytes(Encoding.PEM))
-    return write_bundles(folder, Roster(name, members, dict(terms or {})), dict(zip(sites, keys)))
+    roster = Roster(name, members, dict(terms or {}), relays=bare_relays)
+    return write_bundles(folder, roster, dict(zip(sites, keys)))
 
 
 def write_bundles(
@@ -80,7 +99,8 @@ def write_bundles(
     content = roster.encode()
     signature = authority.sign(content, SIGNATURE_ALGORITHM)
     bundles = {}
-    for bundle in (folder, *(folder / member.name for member in roster.members)):
+    names = [member.name for member in roster.members] + list(roster.relays)
+    for bundle in (folder, *(folder / name for name in names)):
         bundle.mkdir(exist_ok=True)
         (bundle / CA).write_bytes((folder / CA).read_bytes())
         (bundle / ROSTER).write_bytes(content)
@@ -89,7 +109,12 @@ def write_bundles(
         if member.name in keys:
             bundle, key = folder / member.name, keys[member.name]
             certificate = _certificate(
-                certificate_name(member.fingerprint), key, authority, roster.federation, days
+                certificate_name(member.fingerprint),
+                key,
+                authority,
+                roster.federation,
+                days,
+                encode_claim(IdentityClaim(roster.federation, member.name, roster.version)),
             )
             _write_private_key(bundle / KEY, key)
             (bundle / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
@@ -97,11 +122,14 @@ def write_bundles(
     return bundles
 
 
-def renew_keys(folder: Path, site: str | None = None, days: int = SITE_DAYS) -> dict[str, Path]:
+def renew_keys(
+    folder: Path, site: str | None = None, days: int = SITE_DAYS, overlap: float = 0.0
+) -> dict[str, Path]:
     """Issue new keys and certificates for all sites of the federation in `folder`, or for one.
 
     The authority and the terms stay. The roster that lists the new keys has the next version; sites
-    that have it refuse the old keys.
+    that have it refuse the old keys `overlap` seconds from now. Sites that do not have it yet
+    accept the new certificates, which carry the name of the site and the version.
     """
     if not (folder / AUTHORITY_KEY).exists():
         raise FileNotFoundError(
@@ -116,17 +144,17 @@ def renew_keys(folder: Path, site: str | None = None, days: int = SITE_DAYS) -> 
     renewed = names if site is None else [site]
     keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in renewed}
     members = tuple(
-        replace(member, fingerprint=fingerprint(keys[member.name].public_key()))
+        replace(
+            member,
+            fingerprint=fingerprint(keys[member.name].public_key()),
+            retired=member.fingerprint if overlap > 0 else "",
+            retired_until=time.time() + overlap if overlap > 0 else 0.0,
+        )
         if member.name in keys
         else member
         for member in old.members
     )
     return write_bundles(folder, replace(old, members=members, version=old.version + 1), keys, days)
-
-
-def _neighbours(network: Network, i: int) -> tuple[int, ...]:
-    row: Sequence[int] = network.weights[[i]].indices
-    return tuple(int(j) for j in row if j != i)
 
 
 def _certificate(
@@ -135,6 +163,7 @@ def _certificate(
     authority: ec.EllipticCurvePrivateKey,
     issuer: str,
     days: int,
+    claim: str = "",
 ) -> x509.Certificate:
     is_authority = key is authority
     now = datetime.datetime.now(datetime.UTC)
@@ -153,7 +182,10 @@ def _certificate(
         )
     )
     if not is_authority:
-        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), False)
+        names: list[x509.GeneralName] = [x509.DNSName(name)]
+        if claim:
+            names.append(x509.UniformResourceIdentifier(claim))
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), False)
         builder = builder.add_extension(x509.ExtendedKeyUsage(uses), False)
     return builder.sign(authority, hashes.SHA256())
 

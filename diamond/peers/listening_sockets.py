@@ -1,6 +1,14 @@
 """Listening sockets."""
 
+import asyncio
+import errno
 import socket
+from collections.abc import Callable
+from typing import Any
+
+from .audit import Audit
+
+RESOURCE_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def open_listening_sockets(address: str) -> list[socket.socket]:
@@ -28,3 +36,36 @@ def open_listening_sockets(address: str) -> list[socket.socket]:
             f"no address of this machine? --listen names another"
         ) from None
     return sockets
+
+
+async def accept_connections(
+    listener: socket.socket, audit: Audit, on_connection: Callable[[socket.socket, Any], None]
+) -> None:
+    """Pass every new connection with its address to `on_connection`."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            connection, address = await loop.sock_accept(listener)
+        except OSError as cause:  # no stranger's error may stop the site
+            audit.record_event("a connection", f"could not be accepted: {cause.strerror}")
+            await asyncio.sleep(1.0 if cause.errno in RESOURCE_ERRORS else 0.01)
+            continue
+        on_connection(connection, address)
+        await asyncio.sleep(0)  # handle a flood one by one
+
+
+async def peek_byte(connection: socket.socket) -> bytes:
+    """Return the first byte without consuming it; empty if the other end has closed."""
+    loop = asyncio.get_running_loop()
+    readable = loop.create_future()
+
+    def on_readable() -> None:
+        if not readable.done():
+            readable.set_result(None)
+
+    loop.add_reader(connection, on_readable)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(connection)
+    return connection.recv(1, socket.MSG_PEEK)

@@ -29,13 +29,22 @@ class PacketTooLong(ConnectionError):
 
 
 class PacketStream(asyncio.BufferedProtocol):
-    """One connection; `on_packet(number, code, body)` gets each packet, of at most `max_bytes`."""
+    """One connection; `on_packet(number, code, body)` gets each packet, of at most `max_bytes`.
 
-    def __init__(self, max_bytes: int, on_packet: Callable[[int, int, memoryview], None]):
+    Requests have at most `max_request_bytes`; by default the same.
+    """
+
+    def __init__(
+        self,
+        max_bytes: int,
+        on_packet: Callable[[int, int, memoryview], None],
+        max_request_bytes: int | None = None,
+    ):
         self.max_bytes, self.on_packet = max_bytes, on_packet
+        self.max_request_bytes = max_bytes if max_request_bytes is None else max_request_bytes
         self.cause: Exception | None = None  # error that ended the connection, if any
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.on_closed: Callable[[], None] = lambda: None
+        self.close_listeners: list[Callable[[], None]] = []  # called once it is closed
         self.on_too_long: Callable[[int, PacketTooLong], None] = lambda number, cause: self.abort(
             cause
         )
@@ -59,7 +68,8 @@ class PacketStream(asyncio.BufferedProtocol):
         self._writable.set()  # wakes waiting writers
         if not self.closed.done():
             self.closed.set_result(None)
-        self.on_closed()
+        for on_closed in self.close_listeners:
+            on_closed()
 
     def pause_writing(self) -> None:
         """See `asyncio.BaseProtocol`."""
@@ -109,7 +119,7 @@ class PacketStream(asyncio.BufferedProtocol):
         """Allocate memory for the announced packet, unless it is too large."""
         length, self._number, self._code = HEADER.unpack(self._head)
         self._head = b""
-        if length > self.max_bytes:
+        if length > (self.max_request_bytes if self._code == REQUEST else self.max_bytes):
             self._discarding = True
             cause = PacketTooLong(f"{length} bytes, larger than anything that belongs here")
             self.on_too_long(self._number, cause)

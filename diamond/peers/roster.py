@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import stat
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,9 +42,12 @@ class Member:
 
     number: int
     name: str
-    address: str  # host:port
+    address: str  # host:port; empty: it accepts no connections, and dials its neighbours
     fingerprint: str  # sha256 of its public key, in hex
     neighbours: tuple[int, ...]
+    relay: bool = False  # it also relays connections between sites without addresses
+    retired: str = ""  # fingerprint of its previous key
+    retired_until: float = 0.0  # time until which that key is accepted
 
 
 @dataclass(frozen=True)
@@ -54,10 +58,26 @@ class Roster:
     members: tuple[Member, ...]
     terms: dict[str, Any] = field(default_factory=dict)  # settings of the run
     version: int = 1  # increases whenever keys are renewed
+    relays: dict[str, str] = field(default_factory=dict)  # address of each relay without keys
 
     def by_key(self, fingerprint: str) -> Member | None:
         """Return the member with that key."""
         return next((m for m in self.members if m.fingerprint == fingerprint), None)
+
+    def by_retired_key(self, fingerprint: str) -> Member | None:
+        """Return the member whose previous key this is, if it is still accepted."""
+        now = time.time()
+        candidates = (m for m in self.members if m.retired == fingerprint)
+        return next((m for m in candidates if now < m.retired_until), None)
+
+    def by_name(self, name: str) -> Member | None:
+        """Return the member with that name."""
+        return next((m for m in self.members if m.name == name), None)
+
+    @property
+    def all_relays(self) -> dict[str, str]:
+        """Return the addresses of all relays by name, sites first."""
+        return {m.name: m.address for m in self.members if m.relay} | self.relays
 
     def encode(self) -> bytes:
         """Return the bytes that are signed."""
@@ -104,7 +124,11 @@ def decode_roster(content: bytes) -> Roster:
     if [m.number for m in members] != list(range(len(members))):
         raise ValueError("the members are not numbered from 0")
     return Roster(
-        document["federation"], tuple(members), dict(document["terms"]), int(document["version"])
+        document["federation"],
+        tuple(members),
+        dict(document["terms"]),
+        int(document["version"]),
+        dict(document.get("relays", {})),
     )
 
 

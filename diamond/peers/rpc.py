@@ -1,14 +1,19 @@
-"""RPC client: one connection per neighbour, opened on demand and kept."""
+"""RPC client: one connection per neighbour, opened on demand and kept.
+
+A neighbour that accepts no connections dials this site, and a site that accepts none answers on the
+connections that it has dialed (`routes`): then both ends ask and answer on one connection.
+"""
 
 import asyncio
-import socket
-import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
-from . import wire_format
 from .call_errors import OutdatedRoster, Refused, RunFailed, RunMismatch, Unreachable
+from .connection_errors import describe_error
+from .credentials import Credentials, as_credentials
+from .dialing import dial
 from .packet_stream import (
     OUTDATED_ROSTER,
     REFUSED,
@@ -17,41 +22,46 @@ from .packet_stream import (
     RUN_FAILED,
     RUN_MISMATCH,
     PacketStream,
-    PacketTooLong,
 )
-from .roster import Bundle, Member, certificate_name
+from .roster import Bundle, Member
+from .routes import Route, find_route
 from .subscription import Subscription
 from .text_sanitizing import sanitize_text
-from .timeouts import Timeouts
-from .tls import tls_context
-from .wire_format import Frame
+from .timeouts import RETRY_PAUSES, Timeouts
+from .wire_format import MAX_REQUEST_BYTES, Frame, pack
 
 ERRORS = {RUN_FAILED: RunFailed, RUN_MISMATCH: RunMismatch, REFUSED: Refused}
-KEEPALIVE_IDLE = 10  # seconds of silence after which the system probes the other end
+OnRequest = Callable[[int, int, memoryview], None]  # handles a packet with a request
+
+
+class AnsweringEnd(Protocol):
+    """Server of this site, as far as it answers on connections that the site has dialed."""
+
+    def answer_on(self, packets: PacketStream, member: Member) -> OnRequest:
+        """Return what handles the requests of `member` on a connection dialed by this site."""
+        ...
 
 
 class RpcClient:
     """Client of the neighbours of this site; responses have at most `max_bytes` bytes.
 
-    It can also call the site itself, at its roster address or at `own_address`.
+    It can also call the site itself, at its roster address or at `own_address`. `answering_end`,
+    set by a server, answers neighbours on dialed connections.
     """
 
     def __init__(
         self,
-        bundle: Bundle,
+        bundle: Bundle | Credentials,
         max_bytes: int,
         timeouts: Timeouts = Timeouts(),
         own_address: str | None = None,
     ):
-        tls, me = (
-            tls_context(bundle, is_server=False),
-            replace(bundle.me, address=own_address or ""),
-        )
-        me = me if own_address else bundle.me
-        opening = wire_format.pack({"kind": "open", "roster": bundle.roster.version})
+        self.credentials = as_credentials(bundle)
+        self.answering_end: AnsweringEnd | None = None
+        site = self.credentials.bundle
         self._connections = {
-            member.number: RpcConnection(member, tls, opening, max_bytes, timeouts)
-            for member in (*bundle.neighbours, me)
+            number: RpcConnection(self, number, max_bytes, timeouts, own_address or "")
+            for number in (*site.me.neighbours, site.me.number)
         }
 
     async def __aenter__(self) -> "RpcClient":
@@ -68,25 +78,48 @@ class RpcClient:
         """See `diamond.peers.client.Transport`."""
         self._connections[neighbour].subscribe(request, subscription)
 
+    def route(self, neighbour: int) -> Route:
+        """Return the route to a neighbour, by the newest roster."""
+        bundle = self.credentials.bundle
+        return find_route(bundle, bundle.roster.members[neighbour])
+
+    def attach(self, neighbour: int, packets: PacketStream) -> None:
+        """Ask a neighbour that this site cannot dial on the connection that it has dialed."""
+        if not self.route(neighbour).dials:
+            self._connections[neighbour].attach(packets)
+
+    def shared_connections(self) -> list[Awaitable[None]]:
+        """Return the tasks that keep connections open on which neighbours ask this site."""
+        neighbours = self.credentials.bundle.me.neighbours
+        routes = [self.route(j) for j in neighbours]
+        shared = [route.member.number for route in routes if route.dials and route.is_shared]
+        return [self._connections[j].keep_connected() for j in shared]
+
+    def open_connections(self) -> list[int]:
+        """Return the neighbours to which a connection for requests is open."""
+        own = self.credentials.bundle.me.number
+        return [j for j, each in self._connections.items() if each.is_open and j != own]
+
 
 class RpcConnection:
-    """Connection to one member."""
+    """Connection to one member, dialed by this site or by the member."""
 
     def __init__(
-        self,
-        member: Member,
-        tls: ssl.SSLContext,
-        opening: Frame,
-        max_bytes: int,
-        timeouts: Timeouts,
+        self, client: RpcClient, number: int, max_bytes: int, timeouts: Timeouts, own_address: str
     ):
-        self.member, self.tls, self.opening = member, tls, opening
-        self.max_bytes, self.timeouts = max_bytes, timeouts
+        self.client, self.number = client, number
+        self.max_bytes, self.timeouts, self.own_address = max_bytes, timeouts, own_address
         self._packets: PacketStream | None = None
         self._connect_lock = asyncio.Lock()
+        self._arrival: asyncio.Future[None] | None = None  # of a connection that is awaited
         self._request_numbers = count(1)
         self._pending: dict[int, asyncio.Future[tuple[int, memoryview]]] = {}
         self._subscription: tuple[int, Subscription] = 0, Subscription(0)
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether a request can be sent without dialing."""
+        return self._packets is not None and not self._packets.closed.done()
 
     async def send_request(self, request: Frame) -> Any:
         """Send a request and return its response."""
@@ -120,7 +153,7 @@ class RpcConnection:
             await packets.send(number, REQUEST, request)
             return await response
         except ConnectionError as cause:
-            raise Unreachable(_describe_error(packets.cause or cause)) from None
+            raise Unreachable(describe_error(packets.cause or cause)) from None
         finally:
             self._pending.pop(number, None)
 
@@ -130,26 +163,78 @@ class RpcConnection:
             return packets
         async with self._connect_lock:
             if self._packets is None or self._packets.closed.done():
-                self._packets = await self._connect()
+                route = self.client.route(self.number)
+                if not route.dials:
+                    return await self._await_connection(route.member)
+                self._packets = None
+                self._packets = await self._connect(route)
             return self._packets
 
-    async def _connect(self) -> PacketStream:
-        """Open a connection on which the other end has admitted this site."""
-        packets = PacketStream(self.max_bytes, self._on_packet)
-        packets.on_closed = lambda: self._on_closed(packets)
-        name, port = self.member.address.rsplit(":", 1)
+    async def keep_connected(self) -> None:
+        """Keep the connection open, since the other end cannot open one to ask this site."""
+        pause = RETRY_PAUSES[0]
+        while True:
+            try:
+                packets = await self._ensure_connected()
+                pause = RETRY_PAUSES[0]
+                await asyncio.wait([packets.closed])
+            except Unreachable:
+                pass
+            except Refused:  # the requests of the run report it
+                pause = RETRY_PAUSES[1]
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, RETRY_PAUSES[1])
+
+    async def _await_connection(self, member: Member) -> PacketStream:
+        """Wait until the member has dialed this site."""
         try:
             async with asyncio.timeout(self.timeouts.connect):
-                transport, _ = await asyncio.get_running_loop().create_connection(
-                    lambda: packets,
-                    name.strip("[]"),
-                    int(port),
-                    ssl=self.tls,
-                    server_hostname=certificate_name(self.member.fingerprint),
-                    ssl_shutdown_timeout=1.0,
-                )
-                _enable_keepalive(transport.get_extra_info("socket"), self.timeouts.connect)
-                code, body = await self._exchange(packets, self.opening)
+                while self._packets is None or self._packets.closed.done():
+                    self._arrival = asyncio.get_running_loop().create_future()
+                    await self._arrival
+        except TimeoutError:
+            raise Unreachable(f"{member.name} dials, and has not connected yet") from None
+        return self._packets
+
+    def attach(self, packets: PacketStream) -> None:
+        """Use a connection that the member has dialed and on which it answers."""
+        earlier, self._packets = self._packets, packets
+        on_request = packets.on_packet
+        packets.max_bytes = self.max_bytes
+        packets.on_packet = self._dispatcher(on_request)
+        packets.close_listeners.append(lambda: self._on_closed(packets))
+        if earlier is not None and not earlier.closed.done():
+            self._fail_pending(ConnectionAbortedError("a newer connection took its place"))
+            earlier.abort(ConnectionAbortedError("a newer connection took its place"))
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    def _dispatcher(self, on_request: OnRequest) -> OnRequest:
+        """Return what handles all packets of a connection on which both ends ask."""
+
+        def dispatch(number: int, code: int, body: memoryview) -> None:
+            (on_request if code == REQUEST else self._on_packet)(number, code, body)
+
+        return dispatch
+
+    async def _connect(self, route: Route) -> PacketStream:
+        """Open a connection on which the other end has admitted this site."""
+        packets = PacketStream(self.max_bytes, self._on_packet)
+        packets.close_listeners.append(lambda: self._on_closed(packets))
+        bundle = self.client.credentials.bundle
+        if self.own_address and self.number == bundle.me.number:
+            route = route._replace(member=replace(route.member, address=self.own_address))
+        opening = {"kind": "open", "roster": bundle.roster.version}
+        answering_end = self.client.answering_end if route.is_shared else None
+        try:
+            async with asyncio.timeout(self.timeouts.connect):
+                await dial(route, packets, self.client.credentials, self.timeouts.connect)
+                if answering_end is not None:
+                    opening["answers"] = True
+                    on_request = answering_end.answer_on(packets, route.member)
+                    packets.max_request_bytes = MAX_REQUEST_BYTES
+                    packets.on_packet = self._dispatcher(on_request)
+                code, body = await self._exchange(packets, pack(opening))
                 self._read(code, body)
         except TimeoutError:
             packets.abort(ConnectionAbortedError("no answer"))
@@ -158,7 +243,7 @@ class RpcConnection:
             packets.abort(ConnectionAbortedError("refused"))
             if isinstance(cause, Unreachable | Refused):
                 raise
-            raise Unreachable(_describe_error(cause)) from None
+            raise Unreachable(describe_error(cause)) from None
         except BaseException:
             packets.abort(ConnectionAbortedError("not needed any more"))
             raise
@@ -193,8 +278,10 @@ class RpcConnection:
     def _on_closed(self, packets: PacketStream) -> None:
         if packets is not self._packets and self._packets is not None:
             return  # of an earlier connection
+        self._fail_pending(packets.cause or ConnectionResetError("the connection was closed"))
+
+    def _fail_pending(self, error: Exception) -> None:
         self._subscription[1].end()
-        error = packets.cause or ConnectionResetError("the connection was closed")
         for pending in self._pending.values():
             if not pending.done():
                 pending.set_exception(ConnectionResetError(str(error)))
@@ -206,47 +293,3 @@ class RpcConnection:
             packets.close()
             await asyncio.wait([packets.closed], timeout=1.0)
             packets.abort(ConnectionAbortedError("closed"))
-
-
-def _enable_keepalive(connection: Any, seconds: float) -> None:
-    """Enable keep-alive probes, if the system has them."""
-    options = {
-        "TCP_KEEPIDLE": KEEPALIVE_IDLE,
-        "TCP_KEEPINTVL": max(1, int(seconds) // 3),
-        "TCP_KEEPCNT": 3,
-        "TCP_USER_TIMEOUT": int(1000 * (KEEPALIVE_IDLE + seconds)),
-    }
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in options.items():
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _describe_error(cause: BaseException) -> str:
-    """Rephrase common errors of the library in plain words."""
-    authority = "its certificate is not of this federation's authority"
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        if "expired" in cause.verify_message or "not yet valid" in cause.verify_message:
-            return "its certificate has expired, or one of the clocks is wrong"
-        name = "ostname" in cause.verify_message
-        return "its key is not the one in the roster" if name else authority
-    if isinstance(cause, PacketTooLong):
-        return "an answer larger than any message of this run"
-    if isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause):
-        return "nothing listens there"
-    if isinstance(cause, socket.gaierror):
-        return "no machine of that name is known"
-    descriptions = {
-        "CERTIFICATE_EXPIRED": "it does not take this site's certificate, which has expired",
-        "UNKNOWN_CA": "it does not take this site's certificate, which is of another authority",
-        "BAD_CERTIFICATE": "it does not take this site's certificate",
-        "CERTIFICATE_UNKNOWN": "it does not take this site's certificate",
-        "CERTIFICATE_REQUIRED": "it does not take this site's certificate",
-        "DECRYPT_ERROR": "it does not take this site's certificate",
-        "WRONG_VERSION_NUMBER": "what listens there does not speak TLS",
-    }
-    text = f"{getattr(cause, 'reason', None) or ''} {cause}"
-    description = next(
-        (description for code, description in descriptions.items() if code in text.upper()), None
-    )
-    return description or sanitize_text(getattr(cause, "strerror", None) or cause)

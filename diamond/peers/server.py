@@ -1,5 +1,7 @@
 """Server of a site: admission of connections, and responses to requests.
 
+A site that accepts no connections answers on those that it has dialed.
+
 Every connection proves a key by mutual TLS and is checked against the roster when it is opened; it
 is closed when its certificate expires. Unauthenticated connections pass the admission queue. A
 neighbour has at most a few connections, the newest ones, and on all of them together a few requests
@@ -7,23 +9,31 @@ in progress and a few unread responses.
 """
 
 import asyncio
-import errno
 import socket
-import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from cryptography import x509
+
 from .admission import AUTHENTICATION_SECONDS, AdmissionQueue
 from .audit import Audit
-from .call_errors import OutdatedRoster, Refused
-from .listening_sockets import open_listening_sockets
-from .packet_stream import MAX_REFUSAL_BYTES, RESPONSE, UNREADABLE
+from .call_errors import Refused
+from .connection_errors import describe_admission_failure
+from .credentials import Credentials, as_credentials
+from .listening_sockets import accept_connections, open_listening_sockets, peek_byte
+from .membership import find_holder, find_neighbour
+from .packet_stream import MAX_REFUSAL_BYTES, RESPONSE, UNREADABLE, PacketStream
+from .relay import RelayHub
+from .relay_acceptance import accept_through_relay
+from .relay_handshake import MAGIC as RELAY_MAGIC
 from .roster import Bundle, Member
+from .routes import find_route
+from .rpc import OnRequest, RpcClient
 from .session import ERROR_CODES, GRACE_SECONDS, Session
 from .subscription import Publisher
-from .tls import tls_context
+from .tls import peer_identity
 from .wire_format import Frame, FrameError
 
 RequestHandler = Callable[[int, Frame], Awaitable[Frame | Publisher]]  # of (sender, request)
@@ -31,48 +41,80 @@ MAX_CONNECTIONS = 8  # per neighbour
 MAX_REQUESTS = 32  # of one neighbour in progress, on all connections
 MAX_UNREAD = 8  # responses to one neighbour in memory
 LOOKUP_SECONDS = 300.0  # between lookups of the neighbours' host names
-RESOURCE_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+MAX_DIALING = 64  # machines of neighbours without addresses that are remembered
 
 
 class Server:
-    """Server for the neighbours of this site, at its roster address by default."""
+    """Server for the neighbours of this site, at its roster address by default.
+
+    `client`, which asks the neighbours, shares the connections to those that cannot be dialed.
+    """
 
     def __init__(
         self,
-        bundle: Bundle,
+        bundle: Bundle | Credentials,
         handle_request: RequestHandler,
         address: str | None = None,
         audit: Audit | None = None,
+        client: RpcClient | None = None,
     ):
-        self._bundle, self._handle_request, self.audit = bundle, handle_request, audit or Audit()
-        self._tls, self.admission_queue = tls_context(bundle, is_server=True), AdmissionQueue()
-        self._sockets = open_listening_sockets(address or bundle.me.address)
-        self.port = self._sockets[0].getsockname()[1]
+        self._credentials = as_credentials(bundle)
+        self._handle_request, self.audit = handle_request, audit or Audit()
+        self.admission_queue, self._client, site = AdmissionQueue(), client, self._bundle
+        listen = address or site.me.address
+        self._sockets = open_listening_sockets(listen) if listen else []
+        self.port = self._sockets[0].getsockname()[1] if listen else 0
         self.sessions: list[Session] = []  # authenticated, in order of arrival
+        self._dialing_machines: set[str] = set()  # of neighbours without addresses
         self._tasks: set[asyncio.Task[Any]] = set()
         self._accepting: list[asyncio.Task[None]] = []
+        self._relay_hub = (
+            RelayHub(site.ca, lambda: self._bundle.roster, audit=self.audit)
+            if site.me.relay
+            else None
+        )
+
+    @property
+    def _bundle(self) -> Bundle:
+        """Return the newest credentials of this site."""
+        return self._credentials.bundle
 
     async def __aenter__(self) -> "Server":
         self._accepting = [
-            asyncio.ensure_future(self._accept(listener)) for listener in self._sockets
+            asyncio.ensure_future(accept_connections(listener, self.audit, self._start_admission))
+            for listener in self._sockets
         ]
+        self._credentials.listeners.append(self._close_revoked)
         self.start_task(self._reserve_neighbours())
+        if self._client is not None:
+            self._client.answering_end = self
+            for work in self._client.shared_connections():
+                self.start_task(work)
+            for member in self._bundle.neighbours:
+                if find_route(self._bundle, member).kind == "await relay":
+                    for relay in self._bundle.roster.all_relays:
+                        on_connection = partial(self._start_relayed_admission, member.number)
+                        route = self._credentials, relay, member.number
+                        self.start_task(accept_through_relay(*route, self.audit, on_connection))
         return self
 
     async def _reserve_neighbours(self) -> None:
         """Reserve admission for the hosts that the roster lists as neighbours."""
         loop = asyncio.get_running_loop()
-        hosts = {member.address.rsplit(":", 1)[0].strip("[]") for member in self._bundle.neighbours}
         while True:
             addresses: set[str] = set()
-            for host in hosts:
+            places = {member.address for member in self._bundle.neighbours if member.address}
+            for host in {place.rsplit(":", 1)[0].strip("[]") for place in places}:
                 with suppress(OSError):  # an unknown name may resolve at the next lookup
                     resolved = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
                     addresses |= {str(place[0]) for *_, place in resolved}
-            self.admission_queue.reserved = addresses
+            self.admission_queue.reserved = addresses | self._dialing_machines
             await asyncio.sleep(LOOKUP_SECONDS)
 
     async def __aexit__(self, *error: object) -> None:
+        self._credentials.listeners.remove(self._close_revoked)
+        if self._client is not None:
+            self._client.answering_end = None
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
@@ -92,6 +134,8 @@ class Server:
             )
         for session in sessions:
             session.packets.abort(ConnectionAbortedError("the site has closed"))
+        if self._relay_hub is not None:
+            self._relay_hub.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def start_task(self, work: Awaitable[Any]) -> "asyncio.Task[Any]":
@@ -101,19 +145,17 @@ class Server:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connection, address = await loop.sock_accept(listener)
-            except OSError as cause:  # no stranger's error may stop the site
-                self.audit.record_event("a connection", f"could not be accepted: {cause.strerror}")
-                await asyncio.sleep(1.0 if cause.errno in RESOURCE_ERRORS else 0.01)
-                continue
-            session = Session(self, f"{address[0]}:{address[1]}")
-            task = self.start_task(self._admit(session, connection, address[0]))
-            task.add_done_callback(partial(_release_connection, session, connection))
-            await asyncio.sleep(0)  # handle a flood one by one
+    def _start_admission(self, connection: socket.socket, address: Any) -> None:
+        session = Session(self, f"{address[0]}:{address[1]}")
+        task = self.start_task(self._admit(session, connection, address[0]))
+        task.add_done_callback(partial(_release_connection, session, connection))
+
+    def _start_relayed_admission(
+        self, number: int, connection: socket.socket, relay: str, place: str
+    ) -> None:
+        session = Session(self, f"{relay} at {place}", expected=number)
+        task = self.start_task(self._admit(session, connection, place.rsplit(":", 1)[0]))
+        task.add_done_callback(partial(_release_connection, session, connection))
 
     async def _admit(self, session: Session, connection: socket.socket, machine: str) -> None:
         """Authenticate a connection, or close it."""
@@ -122,16 +164,22 @@ class Server:
         number = self.admission_queue.add(machine, lambda: session.evict(me))
         try:
             async with asyncio.timeout(AUTHENTICATION_SECONDS):
+                if self._relay_hub is not None and session.expected is None:
+                    if await peek_byte(connection) == RELAY_MAGIC[:1]:
+                        return await self._relay_hub.admit(connection, session.address)
                 await asyncio.get_running_loop().connect_accepted_socket(
                     lambda: session.packets,
                     connection,
-                    ssl=self._tls,
+                    ssl=self._credentials.server_tls,
                     ssl_handshake_timeout=AUTHENTICATION_SECONDS,
                     ssl_shutdown_timeout=GRACE_SECONDS,
                 )
                 await session.authenticated
         except (OSError, TimeoutError, Refused, FrameError) as cause:
-            self.audit.record_event(session.address, f"refused: {_describe_failure(cause)}")
+            self.audit.record_event(
+                session.address,
+                f"refused: {describe_admission_failure(cause, AUTHENTICATION_SECONDS)}",
+            )
             session.packets.close()
         except asyncio.CancelledError:
             if session.is_evicted:
@@ -143,15 +191,36 @@ class Server:
         finally:
             self.admission_queue.remove(number)
 
-    def find_member(self, key: str, roster_version: int) -> Member:
-        """Return the member with this key; `roster_version` is the caller's."""
-        roster, me = self._bundle.roster, self._bundle.me
-        member = roster.by_key(key)
-        if member is None:
-            raise _unknown_key(key, me.name, roster.version, roster_version)
-        if member.number not in (*me.neighbours, me.number):
-            raise Refused(f"{member.name} is no neighbour of {me.name}")
-        return member
+    def find_member(self, certificate: x509.Certificate, roster_version: int) -> Member:
+        """Return the holder of this certificate; `roster_version` is the caller's."""
+        return find_neighbour(certificate, self._bundle, roster_version)
+
+    def attach_client(self, session: Session) -> None:
+        """Ask the member on its connection, if it cannot be dialed."""
+        assert session.member is not None
+        if self._client is not None:
+            machine = session.address.rsplit(":", 1)[0]
+            self._dialing_machines = {*list(self._dialing_machines)[-MAX_DIALING:], machine}
+            self.admission_queue.reserved |= {machine}
+            self._client.attach(session.member.number, session.packets)
+
+    def answer_on(self, packets: PacketStream, member: Member) -> OnRequest:
+        """Answer `member` on a connection that this site has dialed."""
+        session = Session(self, f"{member.address or 'a relay'}", packets=packets)
+        session.admit(member, *peer_identity(packets.transport.get_extra_info("ssl_object")))
+        return session.on_packet
+
+    async def finish_relaying(self) -> None:
+        """Wait until the sites that this one relays for have finished too."""
+        if self._relay_hub is not None:
+            await self._relay_hub.wait_idle()
+
+    def _close_revoked(self) -> None:
+        """Close the connections whose key the new roster no longer accepts."""
+        for session in list(self.sessions):
+            assert session.certificate is not None
+            if find_holder(session.certificate, self._bundle.roster) is None:
+                self._close(session, f"its key is not in roster {self._bundle.roster.version}")
 
     def add_session(self, session: Session) -> None:
         """Add a connection of a member; close its oldest if there are too many."""
@@ -160,7 +229,7 @@ class Server:
         if len(same) >= MAX_CONNECTIONS:
             same[0].packets.abort(ConnectionAbortedError("a newer connection took its place"))
         self.sessions.append(session)
-        session.packets.on_closed = lambda: self._remove_session(session)
+        session.packets.close_listeners.append(lambda: self._remove_session(session))
 
     def admits_request(self, session: Session) -> bool:
         """Return whether one more request may start; if too many, close the oldest connection."""
@@ -222,28 +291,3 @@ def _release_connection(
         connection.close()
     if not task.cancelled():
         task.exception()
-
-
-def _unknown_key(key: str, name: str, own_version: int, their_version: int) -> Refused:
-    """Explain why a key of this authority is refused; the claimed version decides nothing else."""
-    if their_version > own_version:
-        return OutdatedRoster(
-            f"{name} has roster {own_version}, not yet {their_version}; start it again with "
-            f"its new bundle"
-        )
-    superseded = f": roster {their_version} is superseded, take the new bundle" * (
-        their_version < own_version
-    )
-    return Refused(
-        f"the certificate is of this federation, but its key {key[:16]}... is not in roster "
-        f"{own_version} of {name}{superseded}"
-    )
-
-
-def _describe_failure(cause: BaseException) -> str:
-    """Explain why a connection failed."""
-    if isinstance(cause, ssl.SSLError):
-        return f"no mutual TLS ({cause.reason or cause})"
-    if isinstance(cause, TimeoutError) or "handshake is taking longer" in str(cause):
-        return f"no proof of a key within {AUTHENTICATION_SECONDS:g} s"
-    return str(cause) or type(cause).__name__

@@ -1,7 +1,7 @@
 """Service of an agent: responses to its neighbours' requests."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from .subscription import Publisher
 from .timeouts import Timeouts
 from .wire_format import MAX_REQUEST_BYTES, Envelope, Frame, MessageRequest
 from .worker_thread import BlockingRunner
+
+OverviewAnswer = Callable[[int, Mapping[str, Any]], Awaitable[Frame]]  # of (sender, query)
 
 
 class Service:
@@ -49,6 +51,8 @@ class Service:
         self.finished: set[int] = set()  # neighbours that need nothing more
         self.status: Callable[[], dict[str, Any]] = dict  # state of the agent
         self.stop: Callable[[], None] = lambda: None  # requests a stop after the round
+        self.open_connections: Callable[[], list[int]] = list  # neighbours that can be asked
+        self.answer_overview: OverviewAnswer | None = None  # signed statuses of many sites
         self._finish_lock = asyncio.Lock()
         self._change = asyncio.Event()
         self._failure = ""
@@ -71,7 +75,10 @@ class Service:
         if header.get("kind") == "ping":
             return wire_format.pack({"kind": "ping"})
         if header.get("kind") == "status":
-            return wire_format.pack({"kind": "status", **self.status()})
+            connected = {"connected": self.open_connections()}
+            return wire_format.pack({"kind": "status", **self.status(), **connected})
+        if header.get("kind") == "overview" and self.answer_overview is not None:
+            return await self.answer_overview(sender, header)
         if sender == self.agent:
             return self._answer_operator(header.get("kind"))
         if header.get("kind") == "hello":

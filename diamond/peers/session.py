@@ -5,6 +5,8 @@ import time
 from collections.abc import Awaitable
 from typing import Any, Protocol
 
+from cryptography import x509
+
 from . import wire_format
 from .audit import Audit
 from .call_errors import OutdatedRoster, Refused, RunFailed, RunMismatch
@@ -44,12 +46,15 @@ class SessionServer(Protocol):
         """Start a task that ends with the server at the latest."""
         ...
 
-    def find_member(self, key: str, roster_version: int) -> Member:
-        """Return the member with this key and that `roster_version`; or raise `Refused`."""
+    def find_member(self, certificate: x509.Certificate, roster_version: int) -> Member:
+        """Return the holder of this certificate with that roster; or raise `Refused`."""
         ...
 
     def add_session(self, session: "Session") -> None:
         """Count the connection of a member."""
+
+    def attach_client(self, session: "Session") -> None:
+        """Ask the member on its connection, if it cannot be dialed."""
 
     def admits_request(self, session: "Session") -> bool:
         """Return whether one more request may start."""
@@ -63,14 +68,27 @@ class SessionServer(Protocol):
 
 
 class Session:
-    """One connection to the server, unauthenticated until its first packet is read."""
+    """One connection to the server, unauthenticated until its first packet is read.
 
-    def __init__(self, server: SessionServer, address: str):
-        self.server, self.address = server, address
+    `expected` is the only member that it may be of, if it came through a relay. On a connection
+    that this site has dialed, `packets` are given, and `admit` has the member.
+    """
+
+    def __init__(
+        self,
+        server: SessionServer,
+        address: str,
+        expected: int | None = None,
+        packets: PacketStream | None = None,
+    ):
+        self.server, self.address, self.expected = server, address, expected
         self.member: Member | None = None
-        self.packets = PacketStream(MAX_REQUEST_BYTES, self._on_packet)
+        self.certificate: x509.Certificate | None = None
+        self.packets = packets or PacketStream(MAX_REQUEST_BYTES, self.on_packet)
         self.authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.packets.on_closed, self.packets.on_too_long = self._on_early_close, self._on_too_long
+        if packets is None:
+            self.packets.close_listeners.append(self._on_early_close)
+        self.packets.on_too_long = self._on_too_long
         self.replies: set[asyncio.Task[Any]] = set()
         self.unread_responses = 0  # long responses that the other end has yet to read
         self.pending_pushes: list[asyncio.Task[Any]] = []  # pending messages
@@ -92,7 +110,8 @@ class Session:
             cause = self.packets.cause or ConnectionResetError("closed before it said anything")
             self.authenticated.set_exception(cause)
 
-    def _on_packet(self, number: int, code: int, body: memoryview) -> None:
+    def on_packet(self, number: int, code: int, body: memoryview) -> None:
+        """Handle a packet: the proof of identity first, then requests."""
         if self.member is None:
             if not self.authenticated.done():
                 self._authenticate(number, body)
@@ -167,21 +186,31 @@ class Session:
         try:
             header, _ = wire_format.unpack(bytes(body), MAX_REQUEST_BYTES)
             roster_version = header.get("roster")
-            key, expires = peer_identity(self.packets.transport.get_extra_info("ssl_object"))
-            member = self.server.find_member(
-                key, roster_version if isinstance(roster_version, int) else 0
+            certificate, expires = peer_identity(
+                self.packets.transport.get_extra_info("ssl_object")
             )
+            member = self.server.find_member(
+                certificate, roster_version if isinstance(roster_version, int) else 0
+            )
+            if self.expected not in (None, member.number):
+                raise Refused(f"{member.name} is not the site that this connection leads to")
         except (Refused, FrameError) as reason:
             code = ERROR_CODES.get(type(reason), UNREADABLE)
             self.packets.write_small(number, code, str(reason).encode()[:MAX_REFUSAL_BYTES])
             self.authenticated.set_exception(reason)
             return
-        self.member = member
+        self.admit(member, certificate, expires)
+        self.packets.write_small(number, RESPONSE, b"")
+        self.authenticated.set_result(None)
+        if header.get("answers") is True:
+            self.server.attach_client(self)
+
+    def admit(self, member: Member, certificate: x509.Certificate, expires: float) -> None:
+        """Answer `member` on this connection until its certificate expires."""
+        self.member, self.certificate = member, certificate
         self.server.add_session(self)
         left = max(0.0, expires - time.time())
         self.timer = asyncio.get_running_loop().call_later(left, self._on_expiry)
-        self.packets.write_small(number, RESPONSE, b"")
-        self.authenticated.set_result(None)
 
     def _on_expiry(self) -> None:
         self.server.audit.record_event(self.source, "closed: its certificate has expired")

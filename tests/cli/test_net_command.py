@@ -11,11 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from federations import FEDERATION, NAMES, PROBLEM, start_site
+from tls_sites import ports
 
 from diamond.config.federation_file import load
 from diamond.config.validation_errors import BadExperiment
 from diamond.engine.site_rehearsal import rehearse
 from diamond.peers import roster
+from diamond.peers.edge_check import check_edges
+from diamond.peers.timeouts import Timeouts
 from diamond.peers.worker_thread import run_in_thread
 
 
@@ -59,6 +62,51 @@ def test_the_doctor_names_the_edge_that_fails_and_why(trial, command):
         "north - west",
     ]
     assert found.stdout.count("nothing listens there") == 2
+
+
+def test_a_site_may_have_no_address_and_a_relay_is_named_where_one_is_needed(tmp_path, command):
+    path, a, b = tmp_path / "trial.toml", 'a = {address = "h:1", relay = true}\n', 'b = "h:2"\n'
+    path.write_text(FEDERATION + a + b + 'c = ""')
+    federation = load(path)
+    assert federation.sites == {"a": "h:1", "b": "h:2", "c": ""} and federation.relays == {
+        "a": "h:1"
+    }
+    (tmp_path / "again.toml").write_text(federation.to_toml())
+    assert load(tmp_path / "again.toml") == federation
+    hidden = 'a = "h:1"\nb = ""\nc = {}\n'
+    path.write_text(FEDERATION + hidden)
+    with pytest.raises(BadExperiment, match="b - c: neither end accepts connections; give one end"):
+        load(path)
+    path.write_text(FEDERATION + hidden + '[relays]\nhub = "h:9"')
+    assert command("init", path, "--out", tmp_path / "trial").exit_code == 0
+    bundle = roster.load_bundle(tmp_path / "trial" / "b")
+    assert bundle.roster.all_relays == {"hub": "h:9"} and bundle.me.address == ""
+    path.write_text(FEDERATION + a.replace("h:1", "") + b + 'c = "h:3"')
+    with pytest.raises(BadExperiment) as error:
+        load(path)
+    assert {mistake.key for mistake in error.value.mistakes} == {"relays.a"}
+
+
+def test_the_doctor_says_who_dials_and_waits_for_those_who_do(tmp_path, command):
+    """Two doctors at the same time, at the two ends of an edge of which one cannot be dialed."""
+    places = f'a = "127.0.0.1:{ports(1)[0]}"\nb = ""\nc = "127.0.0.1:{ports(1)[0]}"'
+    (tmp_path / "trial.toml").write_text(FEDERATION + places)
+    assert command("init", tmp_path / "trial.toml", "--out", tmp_path / "trial").exit_code == 0
+    first, second = (roster.load_bundle(tmp_path / "trial" / name) for name in "ab")
+
+    async def both():
+        listening = check_edges(first, {}, Timeouts(2.0, 2.0), first.me.address)
+        waiting = asyncio.ensure_future(listening)
+        await asyncio.sleep(0.3)
+        dialing = await check_edges(second, {}, Timeouts(1.0, 1.0), "")
+        return await waiting, dialing
+
+    at_first, at_second = asyncio.run(both())
+    assert at_first["b"] == at_second["a"] == "good"
+    assert "nothing listens there" in at_first["c"] and "nothing listens there" in at_second["c"]
+    lines = command("doctor", tmp_path / "trial" / "a", "--connect", "0.3").stdout.splitlines()
+    assert lines[0] == "a - b: b dials, and has not connected yet; b dials"
+    assert lines[1].startswith("a - c: ") and lines[1].endswith("; both dial")
 
 
 def test_a_command_leaves_the_precision_as_it_was(trial, command):

@@ -13,11 +13,12 @@ from tls_sites import federation, with_certificate
 
 import diamond
 from diamond.cli import net_site_setup
-from diamond.cli.net_status_commands import _format_answer, _query_members
+from diamond.cli.net_status_commands import _format_answer
 from diamond.engine.site_rehearsal import rehearse
 from diamond.peers import roster
 from diamond.peers.call_errors import Refused, RunFailed, RunMismatch
 from diamond.peers.server import Server
+from diamond.peers.site_queries import query_members
 from diamond.peers.timeouts import NeighbourTimeout
 from diamond.peers.wire_format import pack
 
@@ -141,7 +142,7 @@ def test_an_odd_status_is_named_and_forges_nothing(tmp_path, fields):
 
     async def attempt():
         async with Server(two, answer):
-            return await _query_members(one, "status", [two.me], 2.0, None)
+            return await query_members(one, "status", [two.me], 2.0, None)
 
     found = asyncio.run(attempt())
     assert "an answer that is no status" in _format_answer(one, found["site1"])
@@ -158,7 +159,7 @@ def test_codes_in_a_status_are_written_out(tmp_path):
 
     async def attempt():
         async with Server(two, answer):
-            return await _query_members(one, "status", [two.me], 2.0, None)
+            return await query_members(one, "status", [two.me], 2.0, None)
 
     message = _format_answer(one, asyncio.run(attempt())["site1"])
     assert message == r"on\r, round 1 of 9; has waited for site2 for 3 s (\x1b[2Jgone\nround=9)"

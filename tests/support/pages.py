@@ -35,6 +35,7 @@ APART = (
     ["net", "status"],
     ["net", "stop"],
     ["net", "doctor"],
+    ["net", "relay"],
 )  # need other machines: tested elsewhere
 
 

@@ -1,0 +1,74 @@
+"""The `net doctor` command: who dials on each edge of a site, and whether it works."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from .app import FAILED, Json, print_json, print_message
+from .net_commands import net
+from .net_site_setup import (
+    BundleFolder,
+    ConnectSeconds,
+    DataFile,
+    OwnAddress,
+    build_problem,
+    load_site,
+    report_site_errors,
+    site_problem,
+)
+
+
+@net.command()
+def doctor(
+    bundle: BundleFolder,
+    problem: Annotated[
+        str | None,
+        typer.Option(
+            "--problem",
+            help="Problem to compare with the neighbours'. Default: `problem` in the federation's "
+            "file.",
+        ),
+    ] = None,
+    data: DataFile = None,
+    connect: ConnectSeconds = 5.0,
+    listen: OwnAddress = None,
+    json: Json = False,
+) -> None:
+    """Test the connection to every neighbour of this site; say who dials, and why one fails."""
+    with report_site_errors(), load_site(bundle) as (site, federation):
+        from ..hardware.memory import format_bytes
+        from ..peers.edge_check import check_edges
+        from ..peers.handshake import compute_digests
+        from ..peers.operator_address import operator_address
+        from ..peers.resource_estimate import estimate_resources
+        from ..peers.routes import describe_route
+        from ..peers.site_agent import Agent
+        from ..peers.timeouts import Timeouts
+
+        digests: dict[str, str] = {}
+        if problem or federation.problem:
+            parts = federation.build_network(), federation.algorithm.build(), site.me.number
+            sampling_settings = federation.seed, federation.sampling, federation.clip
+            problem_built = build_problem(
+                site_problem(problem, data, site, federation), site.me.name
+            )
+            agent = Agent(problem_built, *parts, *sampling_settings)
+            digests = compute_digests(agent, federation.rounds, federation.missing)
+            estimates = estimate_resources(agent, federation.every, federation.missing)
+            disk, memory = map(format_bytes, estimates)
+            print_message(
+                f"messages and checkpoints take at most {disk} of disk and {memory} of memory"
+            )
+        limits, own_place = Timeouts(connect, 1.5 * connect), operator_address(bundle, site, listen)
+        results = asyncio.run(check_edges(site, digests, limits, own_place))
+        if json:
+            print_json(results)
+        else:
+            for neighbour in site.neighbours:
+                who_dials = describe_route(site, neighbour)
+                typer.echo(
+                    f"{site.me.name} - {neighbour.name}: {results[neighbour.name]}; {who_dials}"
+                )
+        if any(result != "good" for result in results.values()):
+            raise typer.Exit(FAILED)

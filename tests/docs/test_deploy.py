@@ -1,0 +1,44 @@
+"""The files of deploy/: units that systemd accepts, and an image whose steps can be run."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UNITS = sorted((ROOT / "deploy").glob("*.service"))
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_accepts_the_unit(tmp_path, unit):
+    """The program and its folder do not exist here, so others take their place."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("needs systemd-analyze")
+    text, program = unit.read_text(), "/srv/diamond/venv/bin/diamond"
+    assert f"ExecStart={program} net " in text
+    here = tmp_path / unit.name
+    here.write_text(text.replace(program, sys.executable).replace("/srv/diamond", str(tmp_path)))
+    result = subprocess.run(["systemd-analyze", "verify", here], capture_output=True, text=True)
+    if "Failed to initialize manager" in result.stderr or "Failed to create" in result.stderr:
+        pytest.skip(f"systemd-analyze cannot work here: {result.stderr.strip()[:200]}")
+    assert result.returncode == 0 and unit.name not in result.stderr, result.stderr
+    here.write_text(here.read_text().replace("Restart=on-failure", "Restart=sometimes"))
+    worse = subprocess.run(["systemd-analyze", "verify", here], capture_output=True, text=True)
+    assert "sometimes" in worse.stderr  # so a mistake would have been seen
+
+
+@pytest.mark.slow
+def test_the_steps_of_the_image_lead_to_sites_that_finish():
+    index = subprocess.run(
+        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", "/dev/null", "typer"],
+        capture_output=True,
+        text=True,
+    )
+    if "No matching distribution" in index.stderr:
+        pytest.skip("needs a package index")
+    script = ROOT / ".ci" / "try_image.py"
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
+    assert result.stdout.endswith("both sites of the image have finished\n")
