@@ -117,7 +117,8 @@ def _call_user_function(function: UserFunction, table: dict[str, Any]) -> tuple[
 
 def graph_names() -> list[str]:
     """List the graphs that a file can name."""
-    return sorted(set(network.__all__) - {"Network", "changing", "directed", "from_graph"})
+    built_in_python = {"Network", "changing", "directed", "from_graph", "interrupted"}
+    return sorted(set(network.__all__) - built_in_python)
 
 
 def read_network(value: Any) -> Component:

@@ -19,7 +19,7 @@ from diamond.network.graphs import (
     star,
     torus,
 )
-from diamond.network.time_varying import changing, matchings, one_peer
+from diamond.network.time_varying import changing, interrupted, matchings, one_peer
 from diamond.network.wireless import wireless
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ __all__ = [
     "geometric",
     "grid",
     "hypercube",
+    "interrupted",
     "matchings",
     "one_peer",
     "one_way_ring",
