@@ -99,6 +99,10 @@ class EdgeStates:
         self.log_event: Callable[[str, str], None] = lambda name, line: None
         self.absent: dict[int, asyncio.Task[None]] = {}  # searches by neighbour
         self.stuck: set[int] = set()  # neighbours whose decision this agent needs
+        self.has_deadline = False  # see `round_deadline`
+        self.late: set[int] = set()  # neighbours that missed a deadline and have not returned
+        self.passed: dict[int, int] = {}  # exchanges that each neighbour has finished
+        self.position = 0  # exchanges that this agent has finished, apart from skipped ones
         self._received_round: dict[int, int] = {}  # neighbour to the round of its received message
         self._write_lock, self._closed = asyncio.Lock(), False
 
@@ -122,14 +126,17 @@ class EdgeStates:
             try:
                 return await self._receive_if_up(j, t)
             except NeighbourAbsent as absent:
-                alone = not absent.by_vote
-                if await self._commit_vote(j, t, DOWN, alone=alone, until=absent.until):
+                alone, until = not absent.by_vote, absent.until
+                if self.has_deadline and until is not None:
+                    self.record_position(j, until)
+                    until = None
+                if await self._commit_vote(j, t, DOWN, alone=alone, until=until):
                     return None
 
     async def _receive_if_up(self, j: int, t: int) -> list[Any]:
         """Return the message of j once the edge is up."""
-        if j in self.absent and self.journal.edge_vote(j, t) == "":
-            if self.absent[j].done():
+        if (j in self.absent or j in self.late) and self.journal.edge_vote(j, t) == "":
+            if j in self.absent and self.absent[j].done():
                 self.absent[j].result()  # raises the error of the search
             raise NeighbourAbsent(by_vote=False)
         try:
@@ -149,11 +156,45 @@ class EdgeStates:
         if kind == "word" and not leads and self._received_round.get(j) == t:
             await self._commit_vote(j, t, YES)
         vote = self.journal.edge_vote(j, t)
+        if vote == DOWN and self.has_deadline:
+            return encode_vote(DOWN, 0 if self.journal.is_skipped(t) else self.position)
         if vote == DOWN:
             return encode_vote(DOWN, min(self.journal.votes[j].next_change(t), t + MAX_DOWN_ROUNDS))
+        if not vote:
+            self.late.discard(j)  # it has returned
         if kind == "word" and vote:
             return encode_vote(UP if leads else YES)
         return None
+
+    def record_position(self, j: int, position: int) -> None:
+        """Record how many exchanges j has finished; at most one behind, it is not late any more."""
+        self.passed[j] = max(position, self.passed.get(j, 0))
+        if position >= self.position - 1:
+            self.late.discard(j)
+
+    async def exchange_positions(self, j: int, t: int) -> None:
+        """Tell j that this agent has finished the exchanges before t, and learn the same of j."""
+        vote, position = decode_vote(await self.request(j, "position", t))
+        if vote == DOWN and position <= t + MAX_DOWN_ROUNDS:
+            self.record_position(j, position)
+
+    async def declare_late(self, j: int, t: int) -> bool:
+        """Declare the edge down because j is late; return whether that holds."""
+        if self._is_bound(j, t):
+            return False
+        self.late.add(j)
+        return await self._commit_vote(j, t, DOWN, alone=True)
+
+    async def skip(self, first: int, end: int) -> None:
+        """Skip these exchanges: all edges are down in them."""
+
+        async def write() -> None:
+            async with self._write_lock:
+                if not self._closed:
+                    await self.run_blocking(self.journal.write_skip, first, end)
+            self.notify_waiting()
+
+        await asyncio.shield(asyncio.ensure_future(write()))
 
     async def rotate_journal(self, t: int, safe: int, needed: int) -> None:
         """See `EdgeJournal.rotate`."""

@@ -14,6 +14,7 @@ from .client import NeighbourClient, gather_or_cancel
 from .edge_states import EdgeStates
 from .max_consensus import MaxConsensus, NotAgreed
 from .outlier_detection import OutlierDetector
+from .round_deadline import RoundDeadline
 from .round_progress import AgentProgress
 from .service import Service
 from .site_agent import Agent
@@ -37,7 +38,9 @@ class ExchangeRunner:
         run_blocking: BlockingRunner,
         name: str,
         clock: RunClock,
+        round_deadline: RoundDeadline | None = None,
     ):
+        self.round_deadline = round_deadline
         self.agent, self.run, self.service, self.client = agent, run, service, client
         self.edges, self.run_blocking, self.name, self.clock = edges, run_blocking, name, clock
         sources, own_index = agent.sources, agent.sources.index(agent.number)
@@ -186,9 +189,12 @@ class ExchangeRunner:
     ) -> tuple[AgentProgress, dict[int, list[Any]]]:
         """Run one exchange; requests and early messages are sent first."""
         is_early, own_message = self.agent.sends_before_gradient(exchange), []
+        begin, t = _loop_time(), self.agent.tick(progress, exchange)
+        if self.round_deadline:
+            self.round_deadline.begin_exchange(t)
         if is_early:
             own_message = await self._publish_outgoing(progress, exchange, None)
-        t, neighbours = self.agent.tick(progress, exchange), self.agent.neighbours
+        neighbours = self.agent.neighbours
         requests = {
             j: asyncio.ensure_future(self._receive_message(j, t))
             for j in neighbours
@@ -202,7 +208,10 @@ class ExchangeRunner:
             if not is_early:
                 own_message = await self._publish_outgoing(progress, exchange, local_result)
             start = _loop_time()
-            responses = dict(zip(requests, await asyncio.gather(*requests.values())))
+            if self.round_deadline:
+                responses = await self.round_deadline.collect(requests, t, begin)
+            else:
+                responses = dict(zip(requests, await asyncio.gather(*requests.values())))
             received = [
                 responses[j] if j in responses else await self._receive_message(j, t)
                 for j in neighbours

@@ -24,6 +24,7 @@ from .edge_journal import DOWN, EdgeJournal
 from .edge_states import EdgeStates
 from .handshake import compute_digests
 from .message_exchange import ExchangeRunner
+from .round_deadline import Deadline, RoundDeadline, describe_policy, parse_deadline
 from .round_progress import AgentProgress
 from .service import Service
 from .shutdown import Halted, Shutdown
@@ -69,11 +70,14 @@ class Node:
     on_round: Callable[[AgentProgress], None] | None = None
     missing: MissingPolicy = "wait"
     names: SiteNames = field(default_factory=dict)  # names of the sites by agent
+    deadline: float | str | None = None  # of an exchange, see `round_deadline`
     on_ready: Callable[[], None] = lambda: None  # called after compilation, before the first round
 
     def __post_init__(self) -> None:
         start = "onward" if warm_restart.is_warm_restart(self.folder) else "anew"
-        self.digests = compute_digests(self.agent, self.rounds, self.missing, start)
+        deadline = parse_deadline(self.deadline)
+        missing = describe_policy(self.missing, deadline)
+        self.digests = compute_digests(self.agent, self.rounds, missing, start)
         self.run_digest = self.digests["run"]
         self.clock = RunClock(self.agent, self.rounds, self.missing == "continue")
         self.last_tick = self.clock.last_tick
@@ -101,9 +105,10 @@ class Node:
         self.shutdown = Shutdown(self.timeouts.connect)
         self.service.status, self.service.stop = self.status, self.shutdown.request
         self.edges = self._make_edges() if self.missing == "continue" else None
+        self.round_deadline = self._make_deadline(deadline)
         peers = self.service, self.client, self.edges, self.run_blocking
         self.exchange_runner = ExchangeRunner(
-            self.agent, self.run_digest, *peers, self.name, self.clock
+            self.agent, self.run_digest, *peers, self.name, self.clock, self.round_deadline
         )
         self.checkpoints = CheckpointWriter(self.agent, self.run_digest, self.folder, *peers)
 
@@ -124,7 +129,9 @@ class Node:
                 "missing='wait', or a network without channels"
             )
         folder = self.folder / "journal" if self.folder else None
-        journal = EdgeJournal(self.agent.neighbours, self.run_digest, folder)
+        journal = EdgeJournal(
+            self.agent.neighbours, self.run_digest, folder, keeps_history=self.deadline is not None
+        )
         edges = self.service.edges = EdgeStates(
             self.agent.number,
             journal,
@@ -141,12 +148,24 @@ class Node:
         self.service.outbox.is_unneeded = lambda j, t: journal.edge_vote(j, t) == DOWN
         return edges
 
+    def _make_deadline(self, deadline: Deadline | None) -> RoundDeadline | None:
+        if deadline is None or self.edges is None:
+            return None
+        if isinstance(self.run_blocking, BriefWorkRunner):
+            self.run_blocking.last_seconds.pop("compute")  # neighbours are answered meanwhile
+        agent = self.agent
+        fixed = agent.exchange_count, agent.sends_before_gradient(0)
+        return RoundDeadline(self.edges, agent.neighbours, deadline, *fixed)
+
     async def run(self) -> AgentProgress:
         """Run all rounds, from the checkpoint if any; return once no neighbour needs more."""
         progress = self.checkpoints.restore()
         try:
             if self.edges:
                 self.edges.journal.restore(self.agent.tick(progress))
+                self.edges.position = self.agent.tick(progress)
+            if self.round_deadline:
+                self.round_deadline.restore()
             progress = await self._start(progress)
             while progress.t < self.rounds or not await self._all_finished(progress):
                 start = _loop_time()
@@ -179,6 +198,8 @@ class Node:
         finally:
             self.client.close()
             await self.checkpoints.cancel()
+            if self.round_deadline:
+                self.round_deadline.close()
             if self.edges:
                 await self.edges.close()
         return progress
@@ -216,6 +237,8 @@ class Node:
         try:
             if progress.t == self.rounds:  # finished here, but another agent has rolled back
                 return await self.exchange_runner.roll_back(progress, None)
+            if self.round_deadline and (t := await self._next_round(progress)) > progress.t:
+                return progress._replace(t=t)
             after = await self.exchange_runner.run_round(progress)
             await self.exchange_runner.check_growth(after)
             if self.edges is None and self.agent.needs_reestimation(after):
@@ -230,6 +253,13 @@ class Node:
             if not self.clock.may_roll_back_again(progress):
                 raise
             return await self.exchange_runner.roll_back(progress, progress.t)
+
+    async def _next_round(self, progress: AgentProgress) -> int:
+        """Return the round to continue at; if rounds are skipped, first the last that is due."""
+        assert self.round_deadline is not None
+        t = await self.round_deadline.next_round(progress.t, self.rounds)
+        due = t - t % self.every
+        return due if due > progress.t else t
 
     async def _all_finished(self, progress: AgentProgress) -> bool:
         """Record and return whether all agents have finished all rounds; False after a rollback."""
@@ -272,6 +302,8 @@ class Node:
         """
         self.checkpoints.verify_last(self.rounds)
         self.service.durable = self.last_tick
+        if self.round_deadline:
+            self.round_deadline.finish(self.last_tick)
         self.exchange_runner.publish(self.last_tick, [])
         await self.client.await_all_finished(self.edges)
 
