@@ -185,6 +185,7 @@ def start(
                 federation.clip,
                 metrics,
                 federation.measure,
+                federation.deadline,
             )
         x = compute_digest(final.state.x)
         if json:
@@ -211,6 +212,7 @@ def doctor(
     """Test the connection to every neighbour of this site and explain each failure."""
     with report_site_errors(), load_site(bundle) as (site, federation):
         from ..hardware.memory import format_bytes
+        from ..peers.deadline_setting import describe_policy
         from ..peers.resource_estimate import estimate_resources
         from ..peers.site_agent import Agent
         from ..peers.timeouts import Timeouts
@@ -228,7 +230,8 @@ def doctor(
             print_message(
                 f"messages and checkpoints take at most {disk} of disk and {memory} of memory"
             )
-        settings = federation.rounds, federation.missing, Timeouts(connect, connect)
+        missing = describe_policy(federation.missing, federation.deadline)
+        settings = federation.rounds, missing, Timeouts(connect, connect)
         results = asyncio.run(_test_neighbours(site, agent, *settings))
         if json:
             print_json(results)

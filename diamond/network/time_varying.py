@@ -92,7 +92,9 @@ def interrupted(
         if unknown := key[0] - {*network.edges}:
             raise ValueError(f"round {t}: {network.name} has no link {min(unknown)}")
         if up := [e for e in network.edges if e not in key[0] and agents & {*e}]:
-            raise ValueError(f"round {t}: link {up[0]} is up, and one of its agents skips the round")
+            raise ValueError(
+                f"round {t}: link {up[0]} is up, and one of its agents skips the round"
+            )
         if key not in phases:
             phases[key] = replace(_without_links(network, sorted(key[0])), skipping=agents)
         sequence.append(phases[key])
@@ -110,7 +112,9 @@ def _interrupt(network: Network, sequence: tuple[Network, ...], name: str) -> Ne
 
 def _without_links(network: Network, down: Sequence[tuple[int, int]]) -> Network:
     """Return the network of a round in which these links are down."""
-    graph = nx.Graph(network.graph) if not network.graph.is_directed() else nx.DiGraph(network.graph)
+    graph = (
+        nx.Graph(network.graph) if not network.graph.is_directed() else nx.DiGraph(network.graph)
+    )
     graph.remove_edges_from(down)
     if len(down) == len(network.edges):
         weights = csr_array(np.eye(network.agents))

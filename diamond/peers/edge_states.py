@@ -99,10 +99,6 @@ class EdgeStates:
         self.log_event: Callable[[str, str], None] = lambda name, line: None
         self.absent: dict[int, asyncio.Task[None]] = {}  # searches by neighbour
         self.stuck: set[int] = set()  # neighbours whose decision this agent needs
-        self.has_deadline = False  # see `round_deadline`
-        self.late: set[int] = set()  # neighbours that missed a deadline and have not returned
-        self.passed: dict[int, int] = {}  # exchanges that each neighbour has finished
-        self.position = 0  # exchanges that this agent has finished, apart from skipped ones
         self._received_round: dict[int, int] = {}  # neighbour to the round of its received message
         self._write_lock, self._closed = asyncio.Lock(), False
 
@@ -126,18 +122,23 @@ class EdgeStates:
             try:
                 return await self._receive_if_up(j, t)
             except NeighbourAbsent as absent:
-                alone, until = not absent.by_vote, absent.until
-                if self.has_deadline and until is not None:
-                    self.record_position(j, until)
-                    until = None
+                alone, until = not absent.by_vote, self._down_until(j, absent.until)
                 if await self._commit_vote(j, t, DOWN, alone=alone, until=until):
                     return None
 
+    def _down_until(self, j: int, until: int | None) -> int | None:
+        """Return the round before which the edge to j is down, by the vote of j."""
+        return until
+
+    def _is_away(self, j: int) -> bool:
+        """Return whether rounds continue without j until it returns."""
+        if j in self.absent and self.absent[j].done():
+            self.absent[j].result()  # raises the error of the search
+        return j in self.absent
+
     async def _receive_if_up(self, j: int, t: int) -> list[Any]:
         """Return the message of j once the edge is up."""
-        if (j in self.absent or j in self.late) and self.journal.edge_vote(j, t) == "":
-            if j in self.absent and self.absent[j].done():
-                self.absent[j].result()  # raises the error of the search
+        if self.journal.edge_vote(j, t) == "" and self._is_away(j):
             raise NeighbourAbsent(by_vote=False)
         try:
             message, arrays = await self._request_message(j, t)
@@ -156,45 +157,15 @@ class EdgeStates:
         if kind == "word" and not leads and self._received_round.get(j) == t:
             await self._commit_vote(j, t, YES)
         vote = self.journal.edge_vote(j, t)
-        if vote == DOWN and self.has_deadline:
-            return encode_vote(DOWN, 0 if self.journal.is_skipped(t) else self.position)
         if vote == DOWN:
-            return encode_vote(DOWN, min(self.journal.votes[j].next_change(t), t + MAX_DOWN_ROUNDS))
-        if not vote:
-            self.late.discard(j)  # it has returned
+            return encode_vote(DOWN, self._announced_end(j, t))
         if kind == "word" and vote:
             return encode_vote(UP if leads else YES)
         return None
 
-    def record_position(self, j: int, position: int) -> None:
-        """Record how many exchanges j has finished; at most one behind, it is not late any more."""
-        self.passed[j] = max(position, self.passed.get(j, 0))
-        if position >= self.position - 1:
-            self.late.discard(j)
-
-    async def exchange_positions(self, j: int, t: int) -> None:
-        """Tell j that this agent has finished the exchanges before t, and learn the same of j."""
-        vote, position = decode_vote(await self.request(j, "position", t))
-        if vote == DOWN and position <= t + MAX_DOWN_ROUNDS:
-            self.record_position(j, position)
-
-    async def declare_late(self, j: int, t: int) -> bool:
-        """Declare the edge down because j is late; return whether that holds."""
-        if self._is_bound(j, t):
-            return False
-        self.late.add(j)
-        return await self._commit_vote(j, t, DOWN, alone=True)
-
-    async def skip(self, first: int, end: int) -> None:
-        """Skip these exchanges: all edges are down in them."""
-
-        async def write() -> None:
-            async with self._write_lock:
-                if not self._closed:
-                    await self.run_blocking(self.journal.write_skip, first, end)
-            self.notify_waiting()
-
-        await asyncio.shield(asyncio.ensure_future(write()))
+    def _announced_end(self, j: int, t: int) -> int:
+        """Return the round before which j may take the edge as down, from round t on."""
+        return min(self.journal.votes[j].next_change(t), t + MAX_DOWN_ROUNDS)
 
     async def rotate_journal(self, t: int, safe: int, needed: int) -> None:
         """See `EdgeJournal.rotate`."""

@@ -20,11 +20,14 @@ from . import warm_restart
 from .call_errors import RunFailed
 from .checkpoint_writer import CheckpointWriter
 from .client import NeighbourClient, Transport
+from .deadline_edges import DeadlineEdges
+from .deadline_setting import describe_policy, parse_deadline
 from .edge_journal import DOWN, EdgeJournal
 from .edge_states import EdgeStates
 from .handshake import compute_digests
 from .message_exchange import ExchangeRunner
-from .round_deadline import Deadline, RoundDeadline, describe_policy, parse_deadline
+from .node_status import describe_node
+from .round_deadline import RoundDeadline
 from .round_progress import AgentProgress
 from .service import Service
 from .shutdown import Halted, Shutdown
@@ -75,8 +78,7 @@ class Node:
 
     def __post_init__(self) -> None:
         start = "onward" if warm_restart.is_warm_restart(self.folder) else "anew"
-        deadline = parse_deadline(self.deadline)
-        missing = describe_policy(self.missing, deadline)
+        missing = describe_policy(self.missing, self.deadline)
         self.digests = compute_digests(self.agent, self.rounds, missing, start)
         self.run_digest = self.digests["run"]
         self.clock = RunClock(self.agent, self.rounds, self.missing == "continue")
@@ -105,7 +107,7 @@ class Node:
         self.shutdown = Shutdown(self.timeouts.connect)
         self.service.status, self.service.stop = self.status, self.shutdown.request
         self.edges = self._make_edges() if self.missing == "continue" else None
-        self.round_deadline = self._make_deadline(deadline)
+        self.round_deadline = self._make_deadline()
         peers = self.service, self.client, self.edges, self.run_blocking
         self.exchange_runner = ExchangeRunner(
             self.agent, self.run_digest, *peers, self.name, self.clock, self.round_deadline
@@ -132,7 +134,8 @@ class Node:
         journal = EdgeJournal(
             self.agent.neighbours, self.run_digest, folder, keeps_history=self.deadline is not None
         )
-        edges = self.service.edges = EdgeStates(
+        kind = EdgeStates if self.deadline is None else DeadlineEdges
+        edges = self.service.edges = kind(
             self.agent.number,
             journal,
             self.timeouts,
@@ -148,14 +151,13 @@ class Node:
         self.service.outbox.is_unneeded = lambda j, t: journal.edge_vote(j, t) == DOWN
         return edges
 
-    def _make_deadline(self, deadline: Deadline | None) -> RoundDeadline | None:
-        if deadline is None or self.edges is None:
+    def _make_deadline(self) -> RoundDeadline | None:
+        deadline = parse_deadline(self.deadline)
+        if deadline is None or not isinstance(self.edges, DeadlineEdges):
             return None
         if isinstance(self.run_blocking, BriefWorkRunner):
             self.run_blocking.last_seconds.pop("compute")  # neighbours are answered meanwhile
-        agent = self.agent
-        fixed = agent.exchange_count, agent.sends_before_gradient(0)
-        return RoundDeadline(self.edges, agent.neighbours, deadline, *fixed)
+        return RoundDeadline(self.edges, self.agent, deadline)
 
     async def run(self) -> AgentProgress:
         """Run all rounds, from the checkpoint if any; return once no neighbour needs more."""
@@ -163,9 +165,8 @@ class Node:
         try:
             if self.edges:
                 self.edges.journal.restore(self.agent.tick(progress))
-                self.edges.position = self.agent.tick(progress)
             if self.round_deadline:
-                self.round_deadline.restore()
+                self.round_deadline.restore(self.agent.tick(progress))
             progress = await self._start(progress)
             while progress.t < self.rounds or not await self._all_finished(progress):
                 start = _loop_time()
@@ -237,8 +238,10 @@ class Node:
         try:
             if progress.t == self.rounds:  # finished here, but another agent has rolled back
                 return await self.exchange_runner.roll_back(progress, None)
-            if self.round_deadline and (t := await self._next_round(progress)) > progress.t:
-                return progress._replace(t=t)
+            if self.round_deadline:
+                t = await self.round_deadline.next_round(progress.t, self.rounds, self.every)
+                if t > progress.t:
+                    return progress._replace(t=t)
             after = await self.exchange_runner.run_round(progress)
             await self.exchange_runner.check_growth(after)
             if self.edges is None and self.agent.needs_reestimation(after):
@@ -253,13 +256,6 @@ class Node:
             if not self.clock.may_roll_back_again(progress):
                 raise
             return await self.exchange_runner.roll_back(progress, progress.t)
-
-    async def _next_round(self, progress: AgentProgress) -> int:
-        """Return the round to continue at; if rounds are skipped, first the last that is due."""
-        assert self.round_deadline is not None
-        t = await self.round_deadline.next_round(progress.t, self.rounds)
-        due = t - t % self.every
-        return due if due > progress.t else t
 
     async def _all_finished(self, progress: AgentProgress) -> bool:
         """Record and return whether all agents have finished all rounds; False after a rollback."""
@@ -309,19 +305,7 @@ class Node:
 
     def status(self) -> dict[str, Any]:
         """Return the state of the agent and whom it waits for, as plain data."""
-        state = "stopping" if self.shutdown.requested else "running"
-        if self.t == self.rounds:
-            state = "finished"
-        elif self.edges and self.edges.stuck:
-            state = "stuck"
-        waiting = [
-            {"agent": j, "seconds": s.seconds_awaited(), "why": self.wait_records[j].last_error}
-            for j, s in self.neighbour_status.items()
-            if s.awaited_since is not None
-        ]
-        absent = sorted(self.edges.absent) if self.edges else []
-        position = {"agent": self.agent.number, "round": self.t, "rounds": self.rounds}
-        return position | {"state": state, "waiting": waiting, "away": absent}
+        return describe_node(self)
 
     async def answer_request(self, sender: int, request: Frame) -> Frame | Publisher:
         """See `Service.answer_request`."""

@@ -11,15 +11,16 @@ restarted agent skips the same ones.
 
 import asyncio
 import math
-import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from statistics import median_low
-from typing import Any, NamedTuple
+from typing import Any
 
 from .call_errors import Refused, Unreachable
+from .deadline_edges import DeadlineEdges
+from .deadline_setting import Deadline
 from .edge_journal import DOWN
-from .edge_states import EdgeStates
+from .site_agent import Agent
 from .wire_format import FrameError
 
 UNMEASURED, FIRST_DEADLINE = 1, 3  # exchanges without measurement, and without deadline
@@ -29,53 +30,13 @@ GRACE = 0.25  # share of the deadline that a neighbour has after this agent's ow
 FIRST_AHEAD, MOST_AHEAD = 1, 64  # rounds between the neighbours' and the one to continue at
 
 
-class Deadline(NamedTuple):
-    """Time limit of an exchange: in seconds, or in multiples of the median duration."""
-
-    limit: float
-    is_relative: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.limit:g} {'median' if self.is_relative else 's'}"
-
-
-def parse_deadline(value: float | str | None) -> Deadline | None:
-    """Parse a number of seconds, or text such as "1.5 median"."""
-    if value is None:
-        return None
-    match = re.fullmatch(r"\s*([0-9.]+)\s*median\s*", value) if isinstance(value, str) else None
-    try:
-        limit = float(match.group(1)) if match else float(value)
-    except ValueError:
-        limit = math.nan
-    if isinstance(value, bool) or not 0 < limit < math.inf or (match and limit < 1):
-        raise ValueError(
-            f'deadline = {value!r} is neither a number of seconds nor text such as "1.5 median", '
-            f"at least 1"
-        )
-    return Deadline(limit, match is not None)
-
-
-def describe_policy(missing: str, deadline: Deadline | None) -> str:
-    """Describe how absent and late neighbours are handled, for the digest of the run."""
-    return missing if deadline is None else f"{missing}, {deadline}"
-
-
 class RoundDeadline:
     """Deadline of the exchanges of one agent, and the rounds that it skips when it is late."""
 
-    def __init__(
-        self,
-        edges: EdgeStates,
-        neighbours: Sequence[int],
-        deadline: Deadline,
-        exchange_count: int,
-        is_early: bool,
-    ):
-        edges.has_deadline = True
-        self.edges, self.neighbours, self.deadline = edges, neighbours, deadline
-        self.exchange_count, self.is_early = exchange_count, is_early
-        self.durations: deque[float] = deque(maxlen=DURATIONS * max(1, len(neighbours)))
+    def __init__(self, edges: DeadlineEdges, agent: Agent, deadline: Deadline):
+        self.edges, self.neighbours, self.deadline = edges, agent.neighbours, deadline
+        self.exchange_count, self.is_early = agent.exchange_count, agent.sends_before_gradient(0)
+        self.durations: deque[float] = deque(maxlen=DURATIONS * max(1, len(agent.neighbours)))
         self.computing: deque[float] = deque(maxlen=DURATIONS)  # seconds without the neighbours
         self.exchanges = 0  # since the start
         self.last_look = 0.0, 0  # time and exchanges of the neighbours at the last round
@@ -83,8 +44,9 @@ class RoundDeadline:
         self.rounds_ahead = FIRST_AHEAD
         self._notices: set[asyncio.Task[None]] = set()
 
-    def restore(self) -> None:
-        """Continue from the restored journal."""
+    def restore(self, tick: int) -> None:
+        """Continue at exchange `tick` with the restored journal."""
+        self.edges.position = tick
         ends = [self.edges.journal.votes[j].end for j in self.neighbours]
         self.replay_end = min(ends, default=0)
 
@@ -159,8 +121,16 @@ class RoundDeadline:
         if has_company or not has_skipped:
             self.edges.position = t + 1
 
-    async def next_round(self, t: int, rounds: int) -> int:
-        """Return the round to continue at: t, or a later one if the rounds before are skipped."""
+    async def next_round(self, t: int, rounds: int, every: int) -> int:
+        """Return the round to continue at: t, or a later one if the rounds before are skipped.
+
+        The last multiple of `every` before the later one comes first, for the measurement there.
+        """
+        target = await self._choose_round(t, rounds)
+        due = target - target % every
+        return due if due > t else target
+
+    async def _choose_round(self, t: int, rounds: int) -> int:
         first, journal = t * self.exchange_count, self.edges.journal
         if journal.is_skipped(first):
             end = journal.skip_end(first)
