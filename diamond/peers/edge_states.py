@@ -83,18 +83,9 @@ class EdgeStates:
         names: SiteNames = NO_NAMES,
     ):
         self.names = names
-        self.agent, self.journal, self.timeouts, self.wait_records = (
-            agent,
-            journal,
-            timeouts,
-            wait_records,
-        )
-        self.request, self.decode, self.greet, self.run_blocking = (
-            request,
-            decode,
-            greet,
-            run_blocking,
-        )
+        self.agent, self.journal, self.timeouts = agent, journal, timeouts
+        self.wait_records, self.run_blocking = wait_records, run_blocking
+        self.request, self.decode, self.greet = request, decode, greet
         self.notify_waiting: Callable[[], None] = lambda: None  # about a new vote
         self.log_event: Callable[[str, str], None] = lambda name, line: None
         self.absent: dict[int, asyncio.Task[None]] = {}  # searches by neighbour

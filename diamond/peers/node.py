@@ -21,13 +21,13 @@ from .call_errors import RunFailed
 from .checkpoint_writer import CheckpointWriter
 from .client import NeighbourClient, Transport
 from .deadline_edges import DeadlineEdges
-from .deadline_setting import describe_policy, parse_deadline
+from .deadline_setting import describe_policy
 from .edge_journal import DOWN, EdgeJournal
 from .edge_states import EdgeStates
 from .handshake import compute_digests
 from .message_exchange import ExchangeRunner
 from .node_status import describe_node
-from .round_deadline import RoundDeadline
+from .round_deadline import make_deadline
 from .round_progress import AgentProgress
 from .service import Service
 from .shutdown import Halted, Shutdown
@@ -107,7 +107,9 @@ class Node:
         self.shutdown = Shutdown(self.timeouts.connect)
         self.service.status, self.service.stop = self.status, self.shutdown.request
         self.edges = self._make_edges() if self.missing == "continue" else None
-        self.round_deadline = self._make_deadline()
+        self.round_deadline = make_deadline(
+            self.edges, self.agent, self.deadline, self.run_blocking
+        )
         peers = self.service, self.client, self.edges, self.run_blocking
         self.exchange_runner = ExchangeRunner(
             self.agent, self.run_digest, *peers, self.name, self.clock, self.round_deadline
@@ -131,33 +133,16 @@ class Node:
                 "missing='wait', or a network without channels"
             )
         folder = self.folder / "journal" if self.folder else None
-        journal = EdgeJournal(
-            self.agent.neighbours, self.run_digest, folder, keeps_history=self.deadline is not None
-        )
-        kind = EdgeStates if self.deadline is None else DeadlineEdges
-        edges = self.service.edges = kind(
-            self.agent.number,
-            journal,
-            self.timeouts,
-            self.wait_records,
-            self.client.request_once,
-            self.client.decode_message,
-            self.client.greet,
-            self.run_blocking,
-            self.names,
-        )
+        has_deadline = self.deadline is not None
+        journal = EdgeJournal(self.agent.neighbours, self.run_digest, folder, has_deadline)
+        kind = DeadlineEdges if has_deadline else EdgeStates
+        fixed = self.agent.number, journal, self.timeouts, self.wait_records
+        requests = self.client.request_once, self.client.decode_message, self.client.greet
+        edges = self.service.edges = kind(*fixed, *requests, self.run_blocking, self.names)
         edges.notify_waiting = self.service.notify_waiting
         edges.log_event = self.service.audit.record_event
         self.service.outbox.is_unneeded = lambda j, t: journal.edge_vote(j, t) == DOWN
         return edges
-
-    def _make_deadline(self) -> RoundDeadline | None:
-        deadline = parse_deadline(self.deadline)
-        if deadline is None or not isinstance(self.edges, DeadlineEdges):
-            return None
-        if isinstance(self.run_blocking, BriefWorkRunner):
-            self.run_blocking.last_seconds.pop("compute")  # neighbours are answered meanwhile
-        return RoundDeadline(self.edges, self.agent, deadline)
 
     async def run(self) -> AgentProgress:
         """Run all rounds, from the checkpoint if any; return once no neighbour needs more."""

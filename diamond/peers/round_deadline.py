@@ -13,15 +13,18 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
+from functools import partial
 from statistics import median_low
 from typing import Any
 
 from .call_errors import Refused, Unreachable
 from .deadline_edges import DeadlineEdges
-from .deadline_setting import Deadline
+from .deadline_setting import Deadline, parse_deadline
 from .edge_journal import DOWN
+from .edge_states import EdgeStates
 from .site_agent import Agent
 from .wire_format import FrameError
+from .worker_thread import BlockingRunner, BriefWorkRunner
 
 UNMEASURED, FIRST_DEADLINE = 1, 3  # exchanges without measurement, and without deadline
 DURATIONS = 32  # exchanges whose median counts
@@ -81,7 +84,7 @@ class RoundDeadline:
         computed = clock()
         arrivals: dict[int, float] = {}
         for j, task in requests.items():
-            task.add_done_callback(lambda _, j=j: arrivals.setdefault(j, clock()))
+            task.add_done_callback(partial(_record_time, arrivals, j))
         has_skipped = t > 0 and self.edges.journal.is_skipped(t - 1)
         if has_skipped:
             await _first_message(requests.values())
@@ -180,3 +183,23 @@ async def _first_message(tasks: Iterable["asyncio.Future[Any]"]) -> None:
         done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
         if any(task.result() is not None for task in done):
             return
+
+
+def _record_time(times: dict[int, float], j: int, task: "asyncio.Future[Any]") -> None:
+    """Record when the message of j was there."""
+    times[j] = asyncio.get_running_loop().time()
+
+
+def make_deadline(
+    edges: EdgeStates | None,
+    agent: Agent,
+    deadline: float | str | None,
+    run_blocking: BlockingRunner,
+) -> RoundDeadline | None:
+    """Return the deadline of the agent, if there is one; computations then run on a thread."""
+    parsed = parse_deadline(deadline)
+    if parsed is None or not isinstance(edges, DeadlineEdges):
+        return None
+    if isinstance(run_blocking, BriefWorkRunner):
+        run_blocking.last_seconds.pop("compute", None)  # neighbours are answered meanwhile
+    return RoundDeadline(edges, agent, parsed)
