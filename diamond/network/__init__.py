@@ -19,7 +19,8 @@ from diamond.network.graphs import (
     star,
     torus,
 )
-from diamond.network.time_varying import changing, interrupted, matchings, one_peer
+from diamond.network.link_interruptions import interrupted
+from diamond.network.time_varying import changing, matchings, one_peer
 from diamond.network.wireless import wireless
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 
 from diamond.network import edge_usage, spectrum
+from diamond.network.link_interruptions import exchange_every
 from diamond.network.links.link_properties import Links, update_links
 from diamond.network.links.link_values import AgentValues, Compute, EdgeValues
 from diamond.network.network_summary import summarize
@@ -49,8 +50,6 @@ class Network:
 
         In the other rounds M is the identity: nothing is sent, and each agent moves alone.
         """
-        from diamond.network.time_varying import exchange_every
-
         return exchange_every(self, rounds)
 
     def through(self, *channels: Any, gamma: Any = None) -> "Network":

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..network import Network
-from ..network.time_varying import interrupted
+from ..network.link_interruptions import interrupted
 from ..records import checkpoint
 from .edge_journal import DOWN, OWN, SKIP, UP, EdgeJournal
 from .outbox import NEVER
