@@ -192,6 +192,7 @@ def start(
                 metrics,
                 federation.measure,
                 share_loss,
+                federation.deadline,
             )
         x = compute_digest(final.state.x)
         if json:

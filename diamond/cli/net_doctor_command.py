@@ -38,6 +38,7 @@ def doctor(
     """Test the connection to every neighbour of this site; say who dials, and why one fails."""
     with report_site_errors(), load_site(bundle) as (site, federation):
         from ..hardware.memory import format_bytes
+        from ..peers.deadline_setting import describe_policy
         from ..peers.edge_check import check_edges
         from ..peers.handshake import compute_digests
         from ..peers.operator_address import operator_address
@@ -54,7 +55,8 @@ def doctor(
                 site_problem(problem, data, site, federation), site.me.name
             )
             agent = Agent(problem_built, *parts, *sampling_settings)
-            digests = compute_digests(agent, federation.rounds, federation.missing)
+            policy = describe_policy(federation.missing, federation.deadline)
+            digests = compute_digests(agent, federation.rounds, policy)
             estimates = estimate_resources(agent, federation.every, federation.missing)
             disk, memory = map(format_bytes, estimates)
             print_message(

@@ -117,7 +117,8 @@ def _call_user_function(function: UserFunction, table: dict[str, Any]) -> tuple[
 
 def graph_names() -> list[str]:
     """List the graphs that a file can name."""
-    return sorted(set(network.__all__) - {"Network", "changing", "directed", "from_graph"})
+    built_in_python = {"Network", "changing", "directed", "from_graph", "interrupted"}
+    return sorted(set(network.__all__) - built_in_python)
 
 
 def read_network(value: Any) -> Component:
@@ -130,6 +131,7 @@ def read_network(value: Any) -> Component:
         known = [*graph_names(), *ALIASES]
         raise config_error(f"no graph {name!r}; {did_you_mean(name, known)}", *_graph_key(value))
     channels, gamma = table.pop("channel", []), table.pop("gamma", None)
+    exchange_every = table.pop("exchange_every", 1)
     make = getattr(network, canonical)
     taken = parameters(make)
     positions = table.pop("", [])
@@ -152,6 +154,12 @@ def read_network(value: Any) -> Component:
         lambda: _read_channels(channels),
     )
     toml_values = options.toml_values
+    if exchange_every != 1:
+        try:
+            network_built = network_built.every(exchange_every)
+        except (TypeError, ValueError) as cause:
+            raise config_error(str(cause), "exchange_every") from None
+        toml_values = toml_values | {"exchange_every": exchange_every}
     if costs is not None:
         network_built, link_options = nest_errors("links", lambda: _add_links(network_built, costs))
         toml_values = toml_values | {"links": link_options.toml_values}

@@ -5,19 +5,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ..network import Network
+from ..peers.deadline_setting import parse_deadline
 from ..peers.reachability import reachability_mistakes
 from ..records.manifest import RunOrigin
 from .components import Component, read_algorithm, read_network
 from .site_problem import check_federated_problem
-from .validation_errors import BadExperiment, Mistake, translate_errors
+from .validation_errors import BadExperiment, Mistake, config_error, translate_errors
 
 Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
 ADDRESS = r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}"
 Address = Annotated[str, Field(pattern=rf"^{ADDRESS}$")]
 OptionalAddress = Annotated[str, Field(pattern=rf"^({ADDRESS})?$")]
+
+
+def _check_deadline(value: float | str | None) -> float | str | None:
+    try:
+        parse_deadline(value)
+    except ValueError as cause:
+        raise config_error(str(cause)) from None
+    return value
 
 
 class Federation(BaseModel):
@@ -31,6 +40,8 @@ class Federation(BaseModel):
         sampling: How mini-batches are drawn, as in an experiment.
         precision: Precision of the numbers.
         missing: Handling of an absent neighbour: "wait" for it, or "continue" without it.
+        deadline: Time after which a round continues without a late neighbour: seconds, or a
+            multiple of the usual duration, as in "1.5 median"; needs missing = "continue".
         clip: Limit of the influence of one neighbour, in multiples of the median difference.
         measure: "cheap" never solves the lower level for a measurement; the default is
             "exact", and "cheap" if y is large or the lower level is not convex.
@@ -55,6 +66,7 @@ class Federation(BaseModel):
     sampling: Literal["blocks", "rows"] = "blocks"
     precision: Literal["float32", "float64"] = "float32"
     missing: Literal["wait", "continue"] = "wait"  # how to handle an absent neighbour
+    deadline: Annotated[float | str | None, AfterValidator(_check_deadline)] = None
     clip: Annotated[float, Field(ge=1)] | None = None  # limit in multiples of the usual
     measure: Literal["exact", "cheap"] | None = None  # "cheap" never solves the lower level
     network: Annotated[Component, BeforeValidator(read_network)]
@@ -70,7 +82,13 @@ class Federation(BaseModel):
             message = f"{len(self.sites)} are listed, the network has {network.agents} agents"
             return [Mistake("sites", message)]
         messages = reachability_mistakes(self.sites, network, self.relays)
-        return [Mistake("sites", message) for message in messages]
+        mistakes = [Mistake("sites", message) for message in messages]
+        if self.deadline is not None and self.missing != "continue":
+            mistakes.append(Mistake("deadline", 'needs missing = "continue"'))
+        if self.deadline is not None and network.sequence:
+            message = "exchange_every and deadline exclude each other; leave out one of the two"
+            mistakes.append(Mistake("deadline", message))
+        return mistakes
 
     def build_network(self) -> Network:
         """Build the network."""
@@ -80,7 +98,7 @@ class Federation(BaseModel):
     def terms(self) -> dict[str, Any]:
         """Return the terms that the sites agree on as plain data, which `agreed` reads."""
         scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
-        more = {name: getattr(self, name) for name in ("clip", "measure", "problem")}
+        more = {name: getattr(self, name) for name in ("deadline", "clip", "measure", "problem")}
         return (
             {name: getattr(self, name) for name in scalars}
             | {name: value for name, value in more.items() if value is not None}

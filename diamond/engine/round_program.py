@@ -262,7 +262,19 @@ def run_round(
             repeat = lambda k, after: exchange(stage_index, first + k, after)
             after = jax.lax.fori_loop(0, stage.repeats, repeat, after)
         first += stage.repeats
+    skips = getattr(mixer, "skips", None)
+    if skips is not None:
+        after = _without_skipped(skips[t % len(skips)], progress[1:], after)
     return Progress(t + 1, *after)
+
+
+def _without_skipped(skips: jax.Array, before: Any, after: Any) -> Any:
+    """Return `after`, with the values of agents that skip the round as they were `before`."""
+
+    def select(old: jax.Array, new: jax.Array) -> jax.Array:
+        return jnp.where(skips.reshape(-1, *[1] * (new.ndim - 1)), old, new)
+
+    return jax.tree.map(select, before, after)
 
 
 def run_rounds_until(

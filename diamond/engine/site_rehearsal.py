@@ -22,6 +22,7 @@ from ..problem import Problem
 from ..records.folder_writer import Writer
 from ..records.manifest import RunOrigin
 from ..records.write_check import check_writable
+from .simulate import check_network_kind
 
 
 class SiteListener(Protocol):
@@ -54,6 +55,7 @@ def run(
     metrics: int | None = None,
     measure: LocalMeasure | None = None,
     share_loss: bool = False,
+    deadline: float | str | None = None,
 ) -> AgentProgress:
     """Run this site's part of a federated run, from its checkpoint in `folder` if there is one.
 
@@ -85,6 +87,8 @@ def run(
         metrics: port on this machine, open to local programs only, for Prometheus.
         measure: "cheap" never solves the lower level.
         share_loss: let all sites of the federation see the local loss (`net status --all`).
+        deadline: seconds, or text such as "1.5 median", after which a round continues without a
+            late neighbour (`peers.round_deadline`); needs missing="continue".
 
     Returns:
         The progress, once this agent and all its neighbours have finished.
@@ -106,6 +110,7 @@ def run(
     from ..peers.wire_format import max_frame_bytes
 
     _check(rounds, seed, every)
+    _check_changes(problem, network, algorithm, missing, deadline)
     site = load_bundle(bundle)
     agent = Agent(problem, network, algorithm, site.me.number, seed, sampling, clip)
     agent.measure = measure or agent.measure
@@ -130,7 +135,7 @@ def run(
         async with RpcClient(credentials, max_bytes, limits) as client:
             names = {member.number: member.name for member in site.roster.members}
             fixed = agent, rounds, client, folder, every, limits
-            node = Node(*fixed, missing=missing, names=names)
+            node = Node(*fixed, missing=missing, names=names, deadline=deadline)
             folder_writer = SiteRunFolder(writer, node, origin, config)
             node.on_round = partial(_noted, folder_writer, listener)
             if listener:
@@ -202,6 +207,7 @@ def rehearse(
             wire.close()
 
     _check(rounds, seed)
+    _check_changes(problems[0], network, algorithm)
     if clip is not None:
         warnings.warn(CLIP_WARNING, RuntimeWarning, stacklevel=2)
     if len(problems) != network.agents:
@@ -214,3 +220,19 @@ def _check(rounds: int, seed: int, every: int = 1) -> None:
     as_int("rounds", rounds, 1)
     as_int("every", every, 1)
     as_int("seed", seed)
+
+
+def _check_changes(
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    missing: MissingPolicy = "wait",
+    deadline: float | str | None = None,
+) -> None:
+    """Reject methods that are wrong where some rounds have fewer links, and lone deadlines."""
+    if deadline is not None and (missing != "continue" or network.sequence):
+        raise ValueError(
+            "a deadline needs missing='continue' and a network with an exchange in every round"
+        )
+    if network.sequence or deadline is not None:
+        check_network_kind(network if network.sequence else network.every(2), algorithm, problem)

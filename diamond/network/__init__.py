@@ -19,6 +19,7 @@ from diamond.network.graphs import (
     star,
     torus,
 )
+from diamond.network.link_interruptions import interrupted
 from diamond.network.time_varying import changing, matchings, one_peer
 from diamond.network.wireless import wireless
 
@@ -36,6 +37,7 @@ __all__ = [
     "geometric",
     "grid",
     "hypercube",
+    "interrupted",
     "matchings",
     "one_peer",
     "one_way_ring",

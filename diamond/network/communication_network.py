@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 
 from diamond.network import edge_usage, spectrum
+from diamond.network.link_interruptions import exchange_every
 from diamond.network.links.link_properties import Links, update_links
 from diamond.network.links.link_values import AgentValues, Compute, EdgeValues
+from diamond.network.network_summary import summarize
 from diamond.network.phase_weights import flooding_rounds, is_balanced
 
 
@@ -40,6 +42,15 @@ class Network:
     channels: tuple[Any, ...] = ()  # channels of the messages; none: perfect links
     damping: Any = 1.0  # damping of the change, a number or a schedule
     links: Links | None = None  # None: communication takes no time
+    base: "Network | None" = None  # constant network whose links are down in some rounds
+    skipping: frozenset[int] = frozenset()  # agents that skip this round of a sequence
+
+    def every(self, rounds: int) -> "Network":
+        """Return the same network with an exchange only in every `rounds`-th round (local steps).
+
+        In the other rounds M is the identity: nothing is sent, and each agent moves alone.
+        """
+        return exchange_every(self, rounds)
 
     def through(self, *channels: Any, gamma: Any = None) -> "Network":
         """Return the same network with messages that pass through `channels`.
@@ -58,6 +69,11 @@ class Network:
             channels = tuple(channels[0])
         if self.channels:
             raise ValueError(f"{self.name} has channels already; give all of them in one call")
+        if self.base is not None and channels:
+            raise ValueError(
+                f"{self.name} sends in some rounds only, and channels need every message: leave "
+                f"out the channels, or exchange in every round"
+            )
         check_channels(channels, self.name if self.sequence else None)
         if gamma is None:
             gamma = min((channel.gamma for channel in channels), default=1.0)
@@ -274,22 +290,7 @@ class Network:
 
     def __repr__(self) -> str:
         """Describe sizes, rule, lam and number of draws in one line."""
-        # Three digits of 0.9999996 would read 1.000, which no connected graph has.
-        lam = f"{self.lam:.3f}" if self.lam < 0.9995 else f"1 - {1 - self.lam:.1e}"
-        edges = self.graph.number_of_edges()
-        link = "arc" if self.graph.is_directed() else "edge"
-        parts = [
-            f"{self.agents} agent{'s' * (self.agents != 1)}",
-            f"{edges} {link}{'s' * (edges != 1)}",
-            *[f"in turn over {len(self.sequence)} rounds"] * bool(self.sequence),
-            f"{self.mixing} mixing",
-            f"lam = {lam}",
-        ]
-        if self.draws > 1:
-            parts.append(f"drawn {self.draws} times")
-        if self.links is not None:
-            parts.append(f"links of {self.links!r}")
-        return f"{self.name}: {', '.join(parts)}"
+        return summarize(self)
 
 
 def _shares(phase: Network) -> csr_array:

@@ -18,6 +18,9 @@ from .channel_codec import make_channel_codec
 from .round_progress import AgentProgress, rollback_state, split_into_exchanges
 from .wire_format import Layout, layout_of
 
+MAX_LOCAL_ROUNDS = 100  # rounds between states for rollbacks, `loss_monitor.SAVE_EVERY`
+CONSENSUS_BITS = 20  # of the consensus steps of one round
+
 
 class AgentSetup:
     """Fixed data of agent `number` of the network; see `site_agent.Agent`."""
@@ -41,7 +44,9 @@ class AgentSetup:
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
         self.algorithm, self.template = algorithm, _make_template(specialize(algorithm, problem))
         self.objectives = problem.objectives(algorithm.batch)
-        row = network.weights[[number]]
+        # Network of the rounds with an exchange: every `exchange_every`-th round has one.
+        self.links, self.exchange_every = network.base or network, len(network.phases)
+        row = self.links.weights[[number]]
         self.sources = [int(j) for j in row.indices]
         self.neighbours = [j for j in self.sources if j != number]
         self._own_index = self.sources.index(number)
@@ -70,9 +75,26 @@ class AgentSetup:
         """Return the number of exchanges of a round."""
         return len(self.exchanges)
 
+    def has_exchange(self, t: int) -> bool:
+        """Return whether neighbours exchange messages in round t."""
+        return (t + 1) % self.exchange_every == 0
+
     def tick(self, progress: AgentProgress, exchange: int = 0) -> int:
         """Return the number of exchanges before this one: the clock of peers."""
-        return progress.clock * self.exchange_count + exchange
+        return self.first_tick(progress.clock, progress.clock_offset) + exchange
+
+    def first_tick(self, clock: int, clock_offset: int = 0) -> int:
+        """Return the number of exchanges before that round of the clock."""
+        rounds = clock_offset + (clock - clock_offset) // self.exchange_every
+        return rounds * self.exchange_count
+
+    def first_consensus_step(self, t: int) -> int:
+        """Return the offset of messages about numbers, unique among rounds between exchanges."""
+        return (t % self.exchange_every) << CONSENSUS_BITS
+
+    def count_exchanges(self, rounds: int) -> int:
+        """Return the number of exchanges in that many rounds."""
+        return rounds // self.exchange_every * self.exchange_count
 
     def layout_at(self, tick: int) -> Layout:
         """Return the layout of the message of that exchange."""
@@ -134,7 +156,16 @@ def _check(problem: Problem, network: Network, number: int) -> None:
         )
     if not 0 <= number < network.agents:
         raise ValueError(f"there is no agent {number}; the network has 0 to {network.agents - 1}")
-    if network.kind != "symmetric":
+    if network.base is not None and len(network.sequence) > MAX_LOCAL_ROUNDS:
+        raise ValueError(
+            f"exchange_every is {len(network.sequence)}, and sites exchange at least every "
+            f"{MAX_LOCAL_ROUNDS} rounds: take a smaller number"
+        )
+    local_steps = network.base is not None and network.base.kind == "symmetric"
+    is_regular = local_steps and all(
+        phase.graph.number_of_edges() == 0 for phase in network.sequence[:-1]
+    )
+    if network.kind != "symmetric" and not is_regular:
         raise ValueError(
             f"{network.name} is {network.kind}, and sites ask each other both ways, over links "
             f"that stay the same: take a network such as ring({network.agents}), or simulate it"

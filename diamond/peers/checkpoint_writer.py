@@ -40,15 +40,15 @@ class CheckpointWriter:
         progress = self.agent.initial_progress()
         if self.folder is None:
             return progress
-        outbox, exchange_count = self.service.outbox, self.agent.exchange_count
-        source = self.folder, self.run, progress, outbox, exchange_count
+        outbox, tick_of = self.service.outbox, self.client.clock.tick_of
+        source = self.folder, self.run, progress, outbox, tick_of
         progress = site_checkpoint.restore(*source)
         if progress.clock:
             progress = self.agent.apply_estimates(progress)
         tick = self.agent.tick(progress)
-        self.service.rollback_tick = progress.clock_offset * exchange_count
+        self.service.rollback_tick = progress.clock_offset * self.agent.exchange_count
         self.client.first_tick = tick
-        fallback_tick = exchange_count * site_checkpoint.fallback_round(self.folder)
+        fallback_tick = tick_of(site_checkpoint.fallback_round(self.folder))
         self.service.durable = min(fallback_tick, tick)
         self.service.finished = site_checkpoint.load_finished(self.folder, self.run)
         if self.agent.number in self.service.finished:
@@ -87,7 +87,7 @@ class CheckpointWriter:
             call = site_checkpoint.save, self.folder, self.run, progress, outbox
             self.service.outbox.replace_by_locations(await self.run_blocking(*call))
             fallback_round = site_checkpoint.fallback_round(self.folder)
-            self.service.durable = self.agent.exchange_count * fallback_round
+            self.service.durable = self.client.clock.tick_of(fallback_round)
         self.client.report_durable()
         if self.edges:
             first_round = self.service.outbox.first_round

@@ -19,6 +19,9 @@ from . import wire_format
 from .wire_format import Frame, FrameError
 
 UP, DOWN, YES = "up", "down", "yes"  # yes: bound by the other end's decision
+SKIP = "skip"  # the agent itself takes no part in the exchange
+OWN = -1  # key of the agent's own skips among the votes
+HISTORY_FILE = "history"  # votes that no agent needs any more
 LENGTH = struct.Struct("<Q")
 
 
@@ -57,17 +60,30 @@ class VoteLog:
             self.runs.append((t, vote))
         self.end = t + 1
 
-    def discard_before(self, before: int) -> None:
-        """Discard rounds before `before`."""
+    def discard_before(self, before: int) -> list[tuple[int, int, str]]:
+        """Discard rounds before `before`; return them as (first, end, vote)."""
+        discarded = []
         while len(self.runs) > 1 and self.runs[1][0] <= before:
-            self.runs.pop(0)
+            first, vote = self.runs.pop(0)
+            discarded.append((first, self.runs[0][0], vote))
+        return discarded
 
 
 class EdgeJournal:
-    """Votes on all edges of one agent, kept in `folder` if given."""
+    """Votes on all edges of one agent, kept in `folder` if given.
 
-    def __init__(self, neighbours: Iterable[int], run: str, folder: Path | None = None):
-        self.votes = {j: VoteLog() for j in neighbours}
+    With `keeps_history`, votes that are no longer needed move to a file instead of being dropped.
+    """
+
+    def __init__(
+        self,
+        neighbours: Iterable[int],
+        run: str,
+        folder: Path | None = None,
+        keeps_history: bool = False,
+    ):
+        self.votes = {j: VoteLog() for j in (*neighbours, *[OWN] * keeps_history)}
+        self.keeps_history = keeps_history
         self.messages: dict[tuple[int, int], Frame] = {}  # for repeating rounds
         self.run, self.folder = run, folder
         self._stream: BinaryIO | None = None
@@ -88,13 +104,36 @@ class EdgeJournal:
         for s in rounds:
             self.votes[j].set_vote(s, vote)
 
+    def is_skipped(self, t: int) -> bool:
+        """Return whether the agent skips exchange t."""
+        return self.votes[OWN].get(t) == SKIP
+
+    def skip_end(self, t: int) -> int:
+        """Return the end of the skipped exchanges that include t."""
+        return self.votes[OWN].next_change(t)
+
+    def write_skip(self, first: int, end: int) -> None:
+        """Write that the agent skips these exchanges, then that its edges are down in them."""
+        entries = []
+        for j in (OWN, *(j for j in self.votes if j != OWN)):
+            vote = SKIP if j == OWN else DOWN
+            missing = range(max(first, self.votes[j].end), end)
+            entries += [_encode_entry(self._header(j, t, vote), b"") for t in missing]
+        self._append(b"".join(entries))
+        for j, log in self.votes.items():
+            for t in range(max(first, log.end), end):
+                log.set_vote(t, SKIP if j == OWN else DOWN)
+
     def rotate(self, t: int, safe: int, needed: int) -> None:
         """Start a new file after the checkpoint of round t, and discard what is not needed.
 
         The agent itself is never set back before round `safe`, nor a neighbour before `needed`.
         """
-        for log in self.votes.values():
-            log.discard_before(min(safe, needed))
+        needed = min(safe, needed)
+        discarded = {str(j): log.discard_before(needed) for j, log in self.votes.items()}
+        if self.keeps_history and self.folder is not None and any(discarded.values()):
+            entry = {"kind": "history", "run": self.run}
+            self._append_history(_encode_entry(entry, json.dumps(discarded).encode()))
         self.messages = {(j, s): m for (j, s), m in self.messages.items() if s >= t}
         if self.folder is None:
             return
@@ -121,6 +160,19 @@ class EdgeJournal:
                 self._apply(header, content, t, first=number == 0)
         if paths:
             self._stream = paths[-1].open("ab")
+
+    def read_history(self) -> dict[int, dict[int, str]]:
+        """Return all votes of the run by neighbour and exchange, discarded ones included."""
+        votes: dict[int, dict[int, str]] = {j: {} for j in self.votes}
+        path = self._history_path()
+        for header, content in _read_entries(path, last=True) if path and path.exists() else []:
+            if header["run"] == self.run:
+                for j, runs in json.loads(content).items():
+                    votes[int(j)] |= {t: v for first, end, v in runs for t in range(first, end)}
+        for j, log in self.votes.items():
+            first = log.runs[0][0] if log.runs else log.end
+            votes[j] |= {t: log.get(t) for t in range(first, log.end)}
+        return votes
 
     def close(self) -> None:
         """Close the file."""
@@ -153,6 +205,18 @@ class EdgeJournal:
         self._stream.write(entry)
         self._stream.flush()
         os.fsync(self._stream.fileno())
+
+    def _history_path(self) -> Path | None:
+        return self.folder / HISTORY_FILE if self.folder is not None else None
+
+    def _append_history(self, entry: bytes) -> None:
+        path = self._history_path()
+        assert path is not None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as stream:
+            stream.write(entry)
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 def _create_file(path: Path, head: bytes) -> BinaryIO:

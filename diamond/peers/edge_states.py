@@ -83,18 +83,9 @@ class EdgeStates:
         names: SiteNames = NO_NAMES,
     ):
         self.names = names
-        self.agent, self.journal, self.timeouts, self.wait_records = (
-            agent,
-            journal,
-            timeouts,
-            wait_records,
-        )
-        self.request, self.decode, self.greet, self.run_blocking = (
-            request,
-            decode,
-            greet,
-            run_blocking,
-        )
+        self.agent, self.journal, self.timeouts = agent, journal, timeouts
+        self.wait_records, self.run_blocking = wait_records, run_blocking
+        self.request, self.decode, self.greet = request, decode, greet
         self.notify_waiting: Callable[[], None] = lambda: None  # about a new vote
         self.log_event: Callable[[str, str], None] = lambda name, line: None
         self.absent: dict[int, asyncio.Task[None]] = {}  # searches by neighbour
@@ -122,15 +113,23 @@ class EdgeStates:
             try:
                 return await self._receive_if_up(j, t)
             except NeighbourAbsent as absent:
-                alone = not absent.by_vote
-                if await self._commit_vote(j, t, DOWN, alone=alone, until=absent.until):
+                alone, until = not absent.by_vote, self._down_until(j, absent.until)
+                if await self._commit_vote(j, t, DOWN, alone=alone, until=until):
                     return None
+
+    def _down_until(self, j: int, until: int | None) -> int | None:
+        """Return the round before which the edge to j is down, by the vote of j."""
+        return until
+
+    def _is_away(self, j: int) -> bool:
+        """Return whether rounds continue without j until it returns."""
+        if j in self.absent and self.absent[j].done():
+            self.absent[j].result()  # raises the error of the search
+        return j in self.absent
 
     async def _receive_if_up(self, j: int, t: int) -> list[Any]:
         """Return the message of j once the edge is up."""
-        if j in self.absent and self.journal.edge_vote(j, t) == "":
-            if self.absent[j].done():
-                self.absent[j].result()  # raises the error of the search
+        if self.journal.edge_vote(j, t) == "" and self._is_away(j):
             raise NeighbourAbsent(by_vote=False)
         try:
             message, arrays = await self._request_message(j, t)
@@ -150,10 +149,14 @@ class EdgeStates:
             await self._commit_vote(j, t, YES)
         vote = self.journal.edge_vote(j, t)
         if vote == DOWN:
-            return encode_vote(DOWN, min(self.journal.votes[j].next_change(t), t + MAX_DOWN_ROUNDS))
+            return encode_vote(DOWN, self._announced_end(j, t))
         if kind == "word" and vote:
             return encode_vote(UP if leads else YES)
         return None
+
+    def _announced_end(self, j: int, t: int) -> int:
+        """Return the round before which j may take the edge as down, from round t on."""
+        return min(self.journal.votes[j].next_change(t), t + MAX_DOWN_ROUNDS)
 
     async def rotate_journal(self, t: int, safe: int, needed: int) -> None:
         """See `EdgeJournal.rotate`."""

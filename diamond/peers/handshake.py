@@ -36,7 +36,7 @@ def compute_digests(
 
 @lru_cache(maxsize=8)
 def _component_digests(agent: Agent) -> dict[str, str]:
-    weights = agent.network.weights
+    weights = agent.links.weights
     return {
         "diamond": __version__,
         "jax": jax.__version__,
@@ -80,8 +80,9 @@ def describe_differences(
 def _describe_channels(agent: Agent) -> list[str]:
     """Describe the channels of the network, if any."""
     network = agent.network
-    clipped = [] if agent.clip is None else [f"clip {agent.clip}"]
-    return clipped + ([f"{network.channels} {network.damping}"] if network.channels else [])
+    options = [] if agent.clip is None else [f"clip {agent.clip}"]
+    options += [f"every {agent.exchange_every}"] * (agent.exchange_every > 1)
+    return options + ([f"{network.channels} {network.damping}"] if network.channels else [])
 
 
 def _loss_programs(agent: Agent) -> list[str]:

@@ -105,5 +105,6 @@ def _x_arrays(average: Any) -> list[np.ndarray]:
 
 def bytes_sent(agent: Agent, progress: AgentProgress) -> int:
     """Return the bytes that the agent has sent, in rounds and for estimates."""
-    consensus_bytes = agreed_bytes(progress.estimates) * agent.network.diameter
-    return len(agent.neighbours) * (progress.rounds_run * agent.bytes_per_round + consensus_bytes)
+    consensus_bytes = agreed_bytes(progress.estimates) * agent.links.diameter
+    rounds = progress.rounds_run // agent.exchange_every
+    return len(agent.neighbours) * (rounds * agent.bytes_per_round + consensus_bytes)

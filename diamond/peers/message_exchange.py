@@ -14,6 +14,7 @@ from .client import NeighbourClient, gather_or_cancel
 from .edge_states import EdgeStates
 from .max_consensus import MaxConsensus, NotAgreed
 from .outlier_detection import OutlierDetector
+from .round_deadline import RoundDeadline
 from .round_progress import AgentProgress
 from .service import Service
 from .site_agent import Agent
@@ -37,7 +38,9 @@ class ExchangeRunner:
         run_blocking: BlockingRunner,
         name: str,
         clock: RunClock,
+        round_deadline: RoundDeadline | None = None,
     ):
+        self.round_deadline = round_deadline
         self.agent, self.run, self.service, self.client = agent, run, service, client
         self.edges, self.run_blocking, self.name, self.clock = edges, run_blocking, name, clock
         sources, own_index = agent.sources, agent.sources.index(agent.number)
@@ -63,7 +66,8 @@ class ExchangeRunner:
         return await self._resume_after_rollback(progress, message)
 
     async def _resolve(self, progress: AgentProgress) -> AgentProgress:
-        consensus, step, t = MaxConsensus(), 0, self.agent.tick(progress)
+        consensus, t = MaxConsensus(), self.agent.tick(progress)
+        step = self.agent.first_consensus_step(progress.t)
         while True:
             try:
                 call = f"{self.run}-find", self.agent.resolve_deferred, progress, consensus
@@ -73,14 +77,14 @@ class ExchangeRunner:
             except NotAgreed as error:
                 maximum = await self._network_maximum(error.values, t, step)
                 consensus.agreed[error.name] = maximum
-            step += self.agent.network.diameter
+            step += self.agent.links.diameter
 
     async def _network_maximum(self, values: np.ndarray, t: int, step: int) -> np.ndarray:
         """Return the maximum over all agents, sent before exchange t, after `step` messages.
 
         Each agent sends its neighbours the largest values it knows, as often as the diameter.
         """
-        for i in range(1, self.agent.network.diameter + 1):
+        for i in range(1, self.agent.links.diameter + 1):
             received = await self._exchange_arrays(t, [values], step + i)
             values = np.max([values, *(others for (others,) in received)], axis=0)
         return values
@@ -99,7 +103,8 @@ class ExchangeRunner:
         if not self.clock.can_roll_back or not site_rollback.is_state_due(progress):
             return
         sizes, t = site_rollback.current_sizes(self.agent, progress), self.agent.tick(progress)
-        maxima = await self._network_maximum(sizes, t, site_rollback.SIZE_CHECK_STEP)
+        step = site_rollback.SIZE_CHECK_STEP + self.agent.first_consensus_step(progress.t)
+        maxima = await self._network_maximum(sizes, t, step)
         current, start, before = maxima.tolist()
         has_decreased = loss_monitor.has_decreased(progress.estimates)
         if loss_monitor.has_exploded(current, start, before, has_decreased):
@@ -111,7 +116,7 @@ class ExchangeRunner:
 
     async def confirm_finished(self, progress: AgentProgress) -> None:
         """Wait until all agents have finished all rounds, so that none can roll back any more."""
-        for i in range(1, self.agent.network.diameter + 1):
+        for i in range(1, self.agent.links.diameter + 1):
             await self._exchange_arrays(self.clock.finish_tick(progress), [], i)
 
     async def roll_back(self, progress: AgentProgress, diverged_round: int | None) -> AgentProgress:
@@ -123,7 +128,7 @@ class ExchangeRunner:
         (latest,) = await self._network_maximum(np.array([-local_round], float), t, 0)
         diverged_round = int(min(-latest, self.clock.rounds))
         own_sizes = site_rollback.state_sizes(self.agent, progress, diverged_round)
-        sizes = await self._network_maximum(own_sizes, t, self.agent.network.diameter)
+        sizes = await self._network_maximum(own_sizes, t, self.agent.links.diameter)
         progress, message = site_rollback.roll_back_from_divergence(
             self.agent, progress, diverged_round, sizes.tolist(), self.clock.span
         )
@@ -153,11 +158,30 @@ class ExchangeRunner:
         """Run one exchange after another."""
         all_messages: list[dict[int, list[Any]]] = []
         for exchange in range(self.agent.exchange_count):
+            if not self.agent.has_exchange(progress.t):
+                progress = await self._run_alone(progress, exchange)
+                continue
             progress, messages = await self._run_exchange(progress, exchange)
             all_messages.append(messages)
-        self.messages = all_messages
+        self.messages = all_messages or self.messages
         after: AgentProgress = await self.run_blocking(self.agent.finish_round, progress)
         self.spent = after.spent
+        return after
+
+    async def _run_alone(self, progress: AgentProgress, exchange: int) -> AgentProgress:
+        """Run an exchange of a round without neighbours: nothing is sent."""
+        local_result = await self.run_blocking(self.agent.compute, progress, exchange)
+        self.spent = local_result.spent
+        is_early = self.agent.sends_before_gradient(exchange)
+        sent = self.agent.outgoing_arrays, progress, exchange, None if is_early else local_result
+        messages = dict.fromkeys(self.agent.sources, await self.run_blocking(*sent))
+        call = self.agent.finish_exchange, progress, exchange, local_result, messages
+        try:
+            after: AgentProgress = await self.run_blocking(*call)
+        except FloatingPointError as error:
+            raise FloatingPointError(
+                replace_agent_numbers(str(error), self.service.names)
+            ) from None
         return after
 
     async def _run_exchange(
@@ -165,9 +189,12 @@ class ExchangeRunner:
     ) -> tuple[AgentProgress, dict[int, list[Any]]]:
         """Run one exchange; requests and early messages are sent first."""
         is_early, own_message = self.agent.sends_before_gradient(exchange), []
+        begin, t = _loop_time(), self.agent.tick(progress, exchange)
+        if self.round_deadline:
+            self.round_deadline.begin_exchange(t)
         if is_early:
             own_message = await self._publish_outgoing(progress, exchange, None)
-        t, neighbours = self.agent.tick(progress, exchange), self.agent.neighbours
+        neighbours = self.agent.neighbours
         requests = {
             j: asyncio.ensure_future(self._receive_message(j, t))
             for j in neighbours
@@ -181,7 +208,10 @@ class ExchangeRunner:
             if not is_early:
                 own_message = await self._publish_outgoing(progress, exchange, local_result)
             start = _loop_time()
-            responses = dict(zip(requests, await asyncio.gather(*requests.values())))
+            if self.round_deadline:
+                responses = await self.round_deadline.collect(requests, t, begin)
+            else:
+                responses = dict(zip(requests, await asyncio.gather(*requests.values())))
             received = [
                 responses[j] if j in responses else await self._receive_message(j, t)
                 for j in neighbours

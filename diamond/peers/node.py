@@ -20,10 +20,14 @@ from . import warm_restart
 from .call_errors import RunFailed
 from .checkpoint_writer import CheckpointWriter
 from .client import NeighbourClient, Transport
+from .deadline_edges import DeadlineEdges
+from .deadline_setting import describe_policy
 from .edge_journal import DOWN, EdgeJournal
 from .edge_states import EdgeStates
 from .handshake import compute_digests
 from .message_exchange import ExchangeRunner
+from .node_status import describe_node
+from .round_deadline import make_deadline
 from .round_progress import AgentProgress
 from .service import Service
 from .shutdown import Halted, Shutdown
@@ -69,11 +73,13 @@ class Node:
     on_round: Callable[[AgentProgress], None] | None = None
     missing: MissingPolicy = "wait"
     names: SiteNames = field(default_factory=dict)  # names of the sites by agent
+    deadline: float | str | None = None  # of an exchange, see `round_deadline`
     on_ready: Callable[[], None] = lambda: None  # called after compilation, before the first round
 
     def __post_init__(self) -> None:
         start = "onward" if warm_restart.is_warm_restart(self.folder) else "anew"
-        self.digests = compute_digests(self.agent, self.rounds, self.missing, start)
+        missing = describe_policy(self.missing, self.deadline)
+        self.digests = compute_digests(self.agent, self.rounds, missing, start)
         self.run_digest = self.digests["run"]
         self.clock = RunClock(self.agent, self.rounds, self.missing == "continue")
         self.last_tick = self.clock.last_tick
@@ -101,9 +107,12 @@ class Node:
         self.shutdown = Shutdown(self.timeouts.connect)
         self.service.status, self.service.stop = self.status, self.shutdown.request
         self.edges = self._make_edges() if self.missing == "continue" else None
+        self.round_deadline = make_deadline(
+            self.edges, self.agent, self.deadline, self.run_blocking
+        )
         peers = self.service, self.client, self.edges, self.run_blocking
         self.exchange_runner = ExchangeRunner(
-            self.agent, self.run_digest, *peers, self.name, self.clock
+            self.agent, self.run_digest, *peers, self.name, self.clock, self.round_deadline
         )
         self.checkpoints = CheckpointWriter(self.agent, self.run_digest, self.folder, *peers)
 
@@ -124,18 +133,12 @@ class Node:
                 "missing='wait', or a network without channels"
             )
         folder = self.folder / "journal" if self.folder else None
-        journal = EdgeJournal(self.agent.neighbours, self.run_digest, folder)
-        edges = self.service.edges = EdgeStates(
-            self.agent.number,
-            journal,
-            self.timeouts,
-            self.wait_records,
-            self.client.request_once,
-            self.client.decode_message,
-            self.client.greet,
-            self.run_blocking,
-            self.names,
-        )
+        has_deadline = self.deadline is not None
+        journal = EdgeJournal(self.agent.neighbours, self.run_digest, folder, has_deadline)
+        kind = DeadlineEdges if has_deadline else EdgeStates
+        fixed = self.agent.number, journal, self.timeouts, self.wait_records
+        requests = self.client.request_once, self.client.decode_message, self.client.greet
+        edges = self.service.edges = kind(*fixed, *requests, self.run_blocking, self.names)
         edges.notify_waiting = self.service.notify_waiting
         edges.log_event = self.service.audit.record_event
         self.service.outbox.is_unneeded = lambda j, t: journal.edge_vote(j, t) == DOWN
@@ -147,6 +150,8 @@ class Node:
         try:
             if self.edges:
                 self.edges.journal.restore(self.agent.tick(progress))
+            if self.round_deadline:
+                self.round_deadline.restore(self.agent.tick(progress))
             progress = await self._start(progress)
             while progress.t < self.rounds or not await self._all_finished(progress):
                 start = _loop_time()
@@ -179,6 +184,8 @@ class Node:
         finally:
             self.client.close()
             await self.checkpoints.cancel()
+            if self.round_deadline:
+                self.round_deadline.close()
             if self.edges:
                 await self.edges.close()
         return progress
@@ -216,6 +223,10 @@ class Node:
         try:
             if progress.t == self.rounds:  # finished here, but another agent has rolled back
                 return await self.exchange_runner.roll_back(progress, None)
+            if self.round_deadline:
+                t = await self.round_deadline.next_round(progress.t, self.rounds, self.every)
+                if t > progress.t:
+                    return progress._replace(t=t)
             after = await self.exchange_runner.run_round(progress)
             await self.exchange_runner.check_growth(after)
             if self.edges is None and self.agent.needs_reestimation(after):
@@ -272,24 +283,14 @@ class Node:
         """
         self.checkpoints.verify_last(self.rounds)
         self.service.durable = self.last_tick
+        if self.round_deadline:
+            self.round_deadline.finish(self.last_tick)
         self.exchange_runner.publish(self.last_tick, [])
         await self.client.await_all_finished(self.edges)
 
     def status(self) -> dict[str, Any]:
         """Return the state of the agent and whom it waits for, as plain data."""
-        state = "stopping" if self.shutdown.requested else "running"
-        if self.t == self.rounds:
-            state = "finished"
-        elif self.edges and self.edges.stuck:
-            state = "stuck"
-        waiting = [
-            {"agent": j, "seconds": s.seconds_awaited(), "why": self.wait_records[j].last_error}
-            for j, s in self.neighbour_status.items()
-            if s.awaited_since is not None
-        ]
-        absent = sorted(self.edges.absent) if self.edges else []
-        position = {"agent": self.agent.number, "round": self.t, "rounds": self.rounds}
-        return position | {"state": state, "waiting": waiting, "away": absent}
+        return describe_node(self)
 
     async def answer_request(self, sender: int, request: Frame) -> Frame | Publisher:
         """See `Service.answer_request`."""

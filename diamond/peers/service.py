@@ -8,6 +8,7 @@ from typing import Any
 from . import site_checkpoint, wire_format
 from .audit import Audit
 from .call_errors import Refused, RunFailed, RunMismatch
+from .deadline_edges import DeadlineEdges
 from .edge_states import EdgeStates
 from .edge_votes import STUCK, encode_vote
 from .handshake import describe_differences
@@ -102,6 +103,10 @@ class Service:
         if header["kind"] == "kept":
             self.outbox.record_durable(sender, message_request.durable)
             return b""
+        if header["kind"] == "position":
+            if not isinstance(self.edges, DeadlineEdges):
+                raise Refused(f"{self.site_name(self.agent)} runs without a deadline")
+            return self.edges.answer_position(sender, message_request.round)
         if header["kind"] == "follow":
             return self._start_subscription(message_request)
         return await self._await_response(message_request, header["kind"])

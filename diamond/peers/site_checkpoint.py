@@ -3,6 +3,7 @@
 import json
 import os
 from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,11 @@ def save(
 
 
 def restore(
-    folder: Path, run: str, start: AgentProgress, outbox: Outbox, exchange_count: int = 1
+    folder: Path,
+    run: str,
+    start: AgentProgress,
+    outbox: Outbox,
+    tick_of: Callable[[int], int] = lambda round: round,
 ) -> AgentProgress:
     """Restore the newest complete checkpoint and fill `outbox`; else return `start`.
 
@@ -90,7 +95,7 @@ def restore(
                 f"seed or number of rounds); choose another folder or remove it"
             )
         _log_damage(damage, f"the run resumes from the checkpoint of round {round}")
-        outbox.restore(frames, saved.notes["durable"], 0 if is_complete else exchange_count * round)
+        outbox.restore(frames, saved.notes["durable"], 0 if is_complete else tick_of(round))
         like = _SavedArrays(start.state, start.spent, start.channel_states)
         state, spent, channel_states = pytrees.from_named_leaves(like, saved.arrays)
         clock_offset = saved.notes.get("base", 0)

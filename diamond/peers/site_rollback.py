@@ -43,7 +43,7 @@ class RunClock:
     """
 
     def __init__(self, agent: Agent, rounds: int, continues_without_absent: bool):
-        self.rounds, self.exchange_count = rounds, agent.exchange_count
+        self.agent, self.rounds, self.exchange_count = agent, rounds, agent.exchange_count
         attempt = rounds + SPARE_ROUNDS
         fits = (MAX_ROLLBACKS + 1) * attempt * agent.exchange_count < NEVER
         self.can_roll_back = fits and max_rollback_states(agent, continues_without_absent) > 0
@@ -53,7 +53,12 @@ class RunClock:
 
     def round_of(self, tick: int) -> int:
         """Return the round of an exchange."""
-        return tick // self.exchange_count % self.span
+        round, every = tick // self.exchange_count % self.span, self.agent.exchange_every
+        return round if every == 1 else min(round * every + every - 1, self.rounds)
+
+    def tick_of(self, clock: int) -> int:
+        """Return the number of exchanges before that round of the clock."""
+        return self.agent.first_tick(clock, clock // self.span * self.span)
 
     def finish_tick(self, progress: AgentProgress) -> int:
         """Return the exchange in which all agents confirm that they have finished."""

@@ -172,8 +172,8 @@ class SiteRunFolder:
         spent = zip(Cost._fields, cost_counter.total(progress.spent).tolist())
         edges = [sorted((agent.number, j)) for j in agent.neighbours]
         bytes_per_edge = 2 * bytes_sent(agent, progress) // max(len(edges), 1)
-        consensus_exchanges = count_exchanges(progress.estimates).talks * agent.network.diameter
-        exchanges = progress.rounds_run * agent.exchange_count + consensus_exchanges
+        consensus_exchanges = count_exchanges(progress.estimates).talks * agent.links.diameter
+        exchanges = agent.count_exchanges(progress.rounds_run) + consensus_exchanges
         return {
             "resolved": resolved,
             "answer": summarize_x(progress.state.x, agent.problem.names)

@@ -152,7 +152,8 @@ def encode_rollback_notice(envelope: Envelope) -> Frame:
 def encode_request(request: MessageRequest, kind: str = "ask") -> Frame:
     """Encode a request: "ask" for a message, "follow" for it and all later ones.
 
-    "word" requests the edge vote; "kept" requests nothing and reports what is durable.
+    "word" requests the edge vote; "kept" requests nothing and reports what is durable; "position"
+    reports how many exchanges the agent has finished, and requests the same.
     """
     return pack({"kind": kind, **_wire_fields(request)})
 
@@ -161,7 +162,7 @@ def decode_request(header: Mapping[str, Any]) -> MessageRequest:
     """Decode the request in a header."""
     names = [WIRE_NAMES.get(name, name) for name in MessageRequest._fields]
     _check_fields(header, ["kind", *names])
-    if header["kind"] not in ("ask", "follow", "word", "kept"):
+    if header["kind"] not in ("ask", "follow", "word", "kept", "position"):
         raise FrameError(f"a request for {_shorten(header['kind'])}, which is unknown here")
     request = MessageRequest(*(header[name] for name in names))
     if not isinstance(request.run, str) or any(type(number) is not int for number in request[1:]):

@@ -55,6 +55,8 @@ def describe_network(network: Network) -> Description:
             hashed.update(f"{entries.shape} {entries.indptr.tolist()}".encode())
             hashed.update(f"{entries.indices.tolist()}".encode())
             hashed.update((np.round(entries.data, DIGITS) + 0.0).tobytes())
+        if phase.skipping:
+            hashed.update(f"skipped by {sorted(phase.skipping)}".encode())
     description = {"name": network.title, "weights": hashed.hexdigest()[:16]}
     description |= flatten(network.channels, "channels") | flatten(network.damping, "gamma")
     return description | (flatten(network.links.to_options(), "links") if network.links else {})

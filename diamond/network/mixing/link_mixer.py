@@ -70,12 +70,14 @@ class LinkSum(NamedTuple):
 class LinkMixer:
     """Mixer that changes averages by R and totals by C; `sent_totals` is C^T.
 
-    Without `totals`, the weights are symmetric and serve for both.
+    Without `totals`, the weights are symmetric and serve for both. `skips` (rounds, agents) says
+    which agents skip which rounds, if any does.
     """
 
     averages: LinkWeights
     totals: LinkWeights | None
     sent_totals: LinkWeights | None
+    skips: jax.Array | None = None
 
     def __call__(self, message: Any, t: Any = 0) -> Any:
         """Return the change of every agent's message in round t."""
@@ -152,9 +154,17 @@ def link_mixer(network: Network, dense: bool) -> LinkMixer:
     form = _dense if dense else _slots
     rows = form([phase.weights for phase in network.phases])
     if network.shares is None:
-        return LinkMixer(rows, None, None)
+        return LinkMixer(rows, None, None, _skips(network))
     shares = [phase.weights if phase.shares is None else phase.shares for phase in network.phases]
     return LinkMixer(rows, form(shares), form([csr_array(c.T) for c in shares]))
+
+
+def _skips(network: Network) -> jax.Array | None:
+    """Return which agents skip which rounds; None if nobody does."""
+    if not any(phase.skipping for phase in network.phases):
+        return None
+    agents = range(network.agents)
+    return jnp.asarray([[i in phase.skipping for i in agents] for phase in network.phases])
 
 
 def _dense(matrices: list[csr_array]) -> LinkWeights:

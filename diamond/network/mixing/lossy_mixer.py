@@ -157,7 +157,9 @@ def make_mixer(network: Network) -> Mixer | LinkMixer | LossyMixer:
     if network.kind == "symmetric" and not network.channels:
         return mixer(network)
     entries = max(phase.weights.nnz for phase in network.phases)
-    links = link_mixer(network, dense=prefers_dense(network.agents, entries))
+    # Links that are down in some rounds are summed in the order of sites, for the same bits.
+    dense = network.base is None and prefers_dense(network.agents, entries)
+    links = link_mixer(network, dense)
     if not network.channels:
         return links
     return LossyMixer(links, network.channels, network.damping, network.agents)

@@ -101,6 +101,8 @@ def sharded_mixer(
     network: Network, sharding: AgentSharding, transport: Transport | None = None
 ) -> ShardedMixer | ShardedLinkMixer:
     """Return the mixer of `network` over the devices; `transport` None: the cheaper one."""
+    if any(phase.skipping for phase in network.phases):
+        raise ValueError(f"agents skip rounds in {network.name}: simulate it on one device")
     mixer = _symmetric_mixer(network, sharding, transport)
     if network.kind == "symmetric":
         return mixer

@@ -1,0 +1,25 @@
+"""Real processes, one slow: the others do not wait for it, and the journals repeat the run.
+
+`benchmarks/stragglers.py` has the same with eight sites.
+"""
+
+import numpy as np
+import pytest
+from slow_sites import SLOW, run_sites, simulate
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_slow_site_takes_part_and_delays_nobody(tmp_path):
+    sites, fixed, work = 4, (60, 5, "paper"), 0.3
+    seconds = [work * (10 if i == SLOW else 1) for i in range(sites)]
+    terms = 'missing = "continue"\ndeadline = "1.5 median"'
+    folders, times, x = run_sites(tmp_path / "run", seconds, *fixed, terms)
+    run, network = simulate(sites, *fixed, folders)
+    np.testing.assert_allclose(run.state.x, x, atol=1e-5)
+    waiting = 60 * max(seconds)
+    assert max(own[60] for i, own in enumerate(times) if i != SLOW) < waiting / 2
+    skipped = [sum(i in phase.skipping for phase in network.phases) for i in range(sites)]
+    assert 30 < skipped[SLOW] < 58 and sum(skipped) - skipped[SLOW] < 30
+    calm, _ = simulate(sites, *fixed)
+    assert abs(run.history["upper_loss"][-1] / calm.history["upper_loss"][-1] - 1) < 0.02
