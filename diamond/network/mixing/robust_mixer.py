@@ -1,0 +1,213 @@
+"""Robust mixing: a receiver combines messages of which some may be false.
+
+For each array of a message, with d_k = ||s_k - s_i|| for the neighbours k of agent i and b liars,
+
+    mean      c_i = sum_k M_ik (s_k - s_i)
+    clipped   c_i = sum_k M_ik share_k (s_k - s_i),   tau_i^2 = sum_closest M_ik d_k^2 / delta_i,
+              share_k = 1 if d_k <= tau_i, tau_i / d_k up to FAR tau_i, 0 beyond
+    trimmed   c_i = the mean without the b largest and the b smallest numbers of the neighbours,
+              coordinate by coordinate, scaled to the weight of all neighbours
+
+Clipped is self-centred clipping (He, Karimireddy and Jaggi, 2022) with the paper's radius, in which
+the b farthest neighbours do not count and delta_i, the most weight that b liars can have, replaces
+the unknown weight of the liars. With equal weights tau_i is at least the distance of every
+neighbour that counts, so that at most b messages are shortened. Messages beyond FAR tau_i are not
+used at all; the paper's proof needs only share_k d_k <= tau_i of a liar, and (1 - share_k) d_k <=
+d_k^2 / tau_i of an honest neighbour. A number by itself (a step size, a measurement) is an array of
+its own. A number that is not finite is never used.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.sparse import csr_array
+
+from diamond.core import host_transfer, pytrees
+from diamond.core.sampling import ExchangeId
+from diamond.network.communication_network import Network
+from diamond.network.liars import LieFunction, lie_functions
+
+FAR = 2.0  # radii beyond which a message is not used
+LIE_PURPOSE = 1 << 16  # purpose of the draws of liars, beyond those of channels
+STATIC = {"static": True}
+
+Rule = Literal["mean", "clipped", "trimmed"]
+
+
+class RobustRule(NamedTuple):
+    """How a receiver combines messages, and how many liars it expects."""
+
+    kind: str
+    liars: int
+
+    def change(self, messages: Sequence[Any], own: Any, weights: jax.Array, most: Any) -> Any:
+        """Return the change of the own message of several receivers (first axis of all arrays).
+
+        Args:
+            messages: of the neighbours, one after another.
+            own: the receivers' own messages.
+            weights: (neighbours, receivers); 0 where a receiver has no such neighbour.
+            most: per receiver, the most weight that the liars can have.
+        """
+        own_leaves, structure = jax.tree.flatten(own)
+        received = [jax.tree.leaves(message) for message in messages]
+        changes: list[Any] = [None] * len(own_leaves)
+        numbers: dict[Any, list[int]] = {}
+        for i, leaf in enumerate(own_leaves):
+            if leaf.ndim == 1:  # one number per receiver: all of them in one array
+                numbers.setdefault(leaf.dtype, []).append(i)
+            else:
+                parts = [leaves[i] for leaves in received]
+                changes[i] = self._combine(parts, leaf, weights, most, norms=True)
+        for places in numbers.values():
+            stack = lambda leaves: jnp.stack([leaves[i] for i in places], axis=-1)
+            parts = [stack(leaves) for leaves in received]
+            change = self._combine(parts, stack(own_leaves), weights, most, norms=False)
+            for k, i in enumerate(places):
+                changes[i] = change[:, k]
+        return jax.tree.unflatten(structure, changes)
+
+    def _combine(
+        self, parts: list[jax.Array], own: jax.Array, weights: Any, most: Any, norms: bool
+    ) -> jax.Array:
+        shape = (-1, *[1] * (own.ndim - 1))
+        per_part = [w.astype(own.dtype).reshape(shape) for w in weights]
+        if self.kind == "clipped":
+            axes = tuple(range(1, own.ndim)) if norms else ()
+            shares = self._clip(parts, own, per_part, most.astype(own.dtype).reshape(shape), axes)
+        elif self.kind == "trimmed":
+            shares = self._trim(parts, own, per_part)
+        else:
+            shares = [jnp.ones_like(w) for w in per_part]
+        total = jnp.zeros_like(own)
+        for part, weight, share in zip(parts, per_part, shares, strict=True):
+            change = weight * share * (part - own)
+            total = total + (change if self.kind == "mean" else jnp.where(share > 0, change, 0))
+        return total
+
+    def _clip(self, parts: Any, own: Any, weights: Any, most: Any, axes: Any) -> list[jax.Array]:
+        """Return the share of every difference."""
+        squares = [jnp.sum(jnp.square(part - own), axis=axes, keepdims=True) for part in parts]
+        squares = [jnp.where(jnp.isfinite(d), d, jnp.inf) for d in squares]
+        ranks, count = _ranks(squares, weights)
+        is_close = [rank < count - self.liars for rank in ranks]
+        terms = [jnp.where(near, w * d, 0) for near, w, d in zip(is_close, weights, squares)]
+        radius = sum(terms[1:], terms[0]) / most  # squared
+        shorten = lambda d: jnp.sqrt(radius / jnp.where(d > 0, d, 1))
+        return [
+            jnp.where(d <= radius, 1.0, jnp.where(d <= FAR**2 * radius, shorten(d), 0.0))
+            for d in squares
+        ]
+
+    def _trim(self, parts: Any, own: Any, weights: Any) -> list[jax.Array]:
+        """Return the share of every number: 0 for extreme ones, equal for the others."""
+        numbers = [jnp.where(jnp.isnan(part), jnp.inf, part) for part in parts]
+        ranks, count = _ranks(numbers, weights)
+        used = [
+            jnp.where((rank >= self.liars) & (rank < count - self.liars), w, 0)
+            for rank, w in zip(ranks, weights)
+        ]
+        scale = sum(weights[1:], weights[0]) / sum(used[1:], used[0])
+        return [jnp.where(w > 0, scale, 0) for w in used]
+
+
+def _ranks(values: list[jax.Array], weights: list[jax.Array]) -> tuple[list[jax.Array], jax.Array]:
+    """Return the place of every value in their order, and their number; weight 0: not counted."""
+    present = [w != 0 for w in weights]
+    ranks = []
+    for k, value in enumerate(values):
+        before = [(v <= value) if j < k else (v < value) for j, v in enumerate(values) if j != k]
+        counted = [p for j, p in enumerate(present) if j != k]
+        terms = [(b & p).astype(jnp.int32) for b, p in zip(before, counted)]
+        ranks.append(sum(terms, jnp.zeros(value.shape, jnp.int32)))
+    return ranks, sum(p.astype(jnp.int32) for p in present)  # type: ignore[return-value]
+
+
+@pytrees.pytree
+@dataclass(frozen=True)
+class RobustMixer:
+    """Mixer of a network with robust mixing, with liars, or with both.
+
+    `senders` and `weights` are (slots, agents): the neighbours of each agent in order; a free slot
+    names the agent itself, weight 0. `most` is the most weight that the liars can have. `liars` are
+    the liars' numbers, each with the index of its lie in `lies`: all lies share a compilation.
+    """
+
+    senders: jax.Array
+    weights: jax.Array
+    most: jax.Array
+    liars: tuple[tuple[jax.Array, jax.Array], ...]
+    rule: RobustRule = field(metadata=STATIC)
+    lies: tuple[LieFunction, ...] = field(default=(), metadata=STATIC)
+
+    def exchange(self, message: Any, exchange_id: ExchangeId, state: Any) -> tuple[Any, Any]:
+        """Return the change in this exchange, and no state."""
+        if not jax.tree.leaves(message):
+            return message, state
+        lies = [(liar[0], self._falsify(*liar, message, exchange_id)) for liar in self.liars]
+
+        def receive(senders: jax.Array) -> Any:
+            """Return what every agent gets from one of its neighbours."""
+            pick = lambda a: a.at[senders].get(mode="promise_in_bounds")
+            messages = jax.tree.map(pick, message)
+            for agent, false in lies:
+                choose = lambda a, b: jnp.where(
+                    (senders == agent).reshape(-1, *[1] * (a.ndim - 1)), b, a
+                )
+                messages = jax.tree.map(choose, messages, false)
+            return messages
+
+        messages = [receive(senders) for senders in self.senders]
+        return self.rule.change(messages, message, self.weights, self.most), state
+
+    def _falsify(self, agent: Any, kind: Any, message: Any, exchange_id: ExchangeId) -> Any:
+        """Return the false message of a liar for every receiver."""
+        key, true = lie_key(exchange_id, agent), jax.tree.map(lambda a: a[agent], message)
+        cast = lambda false: jax.tree.map(lambda b, a: jnp.asarray(b, a.dtype), false, true)
+        branches = [lambda receiver, lie=lie: cast(lie(true, receiver, key)) for lie in self.lies]
+        receivers = jnp.arange(self.senders.shape[1])
+        return jax.vmap(lambda receiver: jax.lax.switch(kind, branches, receiver))(receivers)
+
+
+def lie_key(exchange_id: ExchangeId, agent: Any) -> jax.Array:
+    """Return the key of the random lies of an agent in an exchange."""
+    return jax.random.fold_in(exchange_id.purpose(LIE_PURPOSE), agent)
+
+
+def most_weight_of_liars(weights: csr_array, agent: int, liars: int) -> float:
+    """Return the sum of the `liars` largest weights of an agent's neighbours."""
+    span = slice(weights.indptr[agent], weights.indptr[agent + 1])
+    others = weights.data[span][weights.indices[span] != agent]
+    return float(np.sort(others)[::-1][:liars].sum())
+
+
+def rule_of(network: Network) -> RobustRule:
+    """Return the rule by which agents of this network combine messages."""
+    return RobustRule("mean", 0) if network.defense is None else RobustRule(*network.defense)
+
+
+def robust_mixer(network: Network) -> RobustMixer:
+    """Return the mixer of a network with robust mixing or liars."""
+    m, agents = network.weights, network.agents
+    rule = rule_of(network)
+    neighbours = [m.indices[m.indptr[i] : m.indptr[i + 1]] for i in range(agents)]
+    width = max(1, max(map(len, neighbours)) - 1)
+    senders = np.tile(np.arange(agents), (width, 1))
+    weights = np.zeros((width, agents))
+    for i, row in enumerate(neighbours):
+        others = row[row != i]
+        senders[: len(others), i] = others
+        weights[: len(others), i] = m.data[m.indptr[i] : m.indptr[i + 1]][row != i]
+    most = np.array([most_weight_of_liars(m, i, max(rule.liars, 1)) for i in range(agents)])
+    to_device = host_transfer.to_device
+    lies = lie_functions(network.lies)
+    as_index = lambda number: to_device(number, np.int32)
+    liars = tuple(
+        (as_index(liar.agent), as_index(lies.index(liar.function))) for liar in network.lies
+    )
+    tables = to_device(senders, np.int32), to_device(weights), to_device(most)
+    return RobustMixer(*tables, liars, rule, lies)
