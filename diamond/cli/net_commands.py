@@ -211,6 +211,7 @@ def doctor(
     """Test the connection to every neighbour of this site and explain each failure."""
     with report_site_errors(), load_site(bundle) as (site, federation):
         from ..hardware.memory import format_bytes
+        from ..network.liars import describe_defense
         from ..peers.resource_estimate import estimate_resources
         from ..peers.site_agent import Agent
         from ..peers.timeouts import Timeouts
@@ -228,6 +229,7 @@ def doctor(
             print_message(
                 f"messages and checkpoints take at most {disk} of disk and {memory} of memory"
             )
+        print_message(describe_defense(federation.build_network()))
         settings = federation.rounds, federation.missing, Timeouts(connect, connect)
         results = asyncio.run(_test_neighbours(site, agent, *settings))
         if json:

@@ -79,6 +79,24 @@ def explain_undefended(graph: nx.Graph, liars: int) -> str:
     return ""
 
 
+def describe_defense(network: Any) -> str:
+    """Say in a sentence how many lying agents the network is known to withstand."""
+    count = network.tolerated_liars
+    if not count:
+        return (
+            "no liar can be survived on this graph: its links are too few (Laplacian eigenvalue "
+            "lambda_2 of at most 3); a complete graph of four or more withstands one"
+        )
+    number = f"{count} liar{'s' * (count != 1)}"
+    if network.defense is None:
+        return (
+            f"this graph can be defended against {number} (Laplacian eigenvalue lambda_2 above "
+            f'{3 * count}), and is not: robust = "clipped", liars = {count} in the network\'s table'
+        )
+    rule, liars = network.defense
+    return f"mixing is {rule} against {liars}; the graph can be defended against {number}"
+
+
 def _map(function: Callable[[Any], Any]) -> LieFunction:
     """Return the lie that applies `function` to every array."""
     import jax

@@ -81,6 +81,7 @@ def _describe_channels(agent: Agent) -> list[str]:
     """Describe the channels of the network, if any."""
     network = agent.network
     clipped = [] if agent.clip is None else [f"clip {agent.clip}"]
+    clipped += [] if network.defense is None else [f"robust {network.defense}"]
     return clipped + ([f"{network.channels} {network.damping}"] if network.channels else [])
 
 

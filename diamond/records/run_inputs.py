@@ -57,6 +57,9 @@ def describe_network(network: Network) -> Description:
             hashed.update((np.round(entries.data, DIGITS) + 0.0).tobytes())
     description = {"name": network.title, "weights": hashed.hexdigest()[:16]}
     description |= flatten(network.channels, "channels") | flatten(network.damping, "gamma")
+    if network.defense is not None:
+        description |= flatten(network.defense, "robust")
+    description |= flatten(network.lies, "lies")
     return description | (flatten(network.links.to_options(), "links") if network.links else {})
 
 

@@ -185,6 +185,30 @@ def most_weight_of_liars(weights: csr_array, agent: int, liars: int) -> float:
     return float(np.sort(others)[::-1][:liars].sum())
 
 
+class RobustReceiver(NamedTuple):
+    """Robust mixing of one agent, which has only its own messages and those it receives."""
+
+    rule: RobustRule
+    most: float  # weight that the liars can have among its neighbours
+
+    def change(self, messages: Sequence[Any], weights: jax.Array, own_index: int) -> Any:
+        """Return the change of the own message, with the bits of `RobustMixer`."""
+        add_axis = lambda tree: jax.tree.map(lambda a: a[None], tree)
+        others = [add_axis(m) for j, m in enumerate(messages) if j != own_index]
+        columns = jnp.stack([w for j, w in enumerate(weights) if j != own_index])[:, None]
+        most = jnp.full(1, self.most, weights.dtype)
+        change = self.rule.change(others, add_axis(messages[own_index]), columns, most)
+        return jax.tree.map(lambda a: a[0], change)
+
+
+def robust_receiver(network: Network, agent: int) -> RobustReceiver | None:
+    """Return the robust mixing of one agent of the network, if it has any."""
+    if network.defense is None:
+        return None
+    rule = rule_of(network)
+    return RobustReceiver(rule, most_weight_of_liars(network.weights, agent, rule.liars))
+
+
 def rule_of(network: Network) -> RobustRule:
     """Return the rule by which agents of this network combine messages."""
     return RobustRule("mean", 0) if network.defense is None else RobustRule(*network.defense)
