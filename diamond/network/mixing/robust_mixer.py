@@ -74,57 +74,51 @@ class RobustRule(NamedTuple):
     def _combine(
         self, parts: list[jax.Array], own: jax.Array, weights: Any, most: Any, norms: bool
     ) -> jax.Array:
-        shape = (-1, *[1] * (own.ndim - 1))
-        per_part = [w.astype(own.dtype).reshape(shape) for w in weights]
+        per_part = weights.astype(own.dtype).reshape(*weights.shape, *[1] * (own.ndim - 1))
         if self.kind == "clipped":
             axes = tuple(range(1, own.ndim)) if norms else ()
-            shares = self._clip(parts, own, per_part, most.astype(own.dtype).reshape(shape), axes)
+            most = most.astype(own.dtype).reshape(per_part.shape[1:])
+            shares = self._clip(parts, own, per_part, most, axes)
         elif self.kind == "trimmed":
-            shares = self._trim(parts, own, per_part)
+            shares = self._trim(jnp.stack(parts), per_part)
         else:
-            shares = [jnp.ones_like(w) for w in per_part]
+            shares = jnp.ones_like(per_part)
         total = jnp.zeros_like(own)
         for part, weight, share in zip(parts, per_part, shares, strict=True):
             change = weight * share * (part - own)
             total = total + (change if self.kind == "mean" else jnp.where(share > 0, change, 0))
         return total
 
-    def _clip(self, parts: Any, own: Any, weights: Any, most: Any, axes: Any) -> list[jax.Array]:
+    def _clip(
+        self, parts: list[jax.Array], own: jax.Array, weights: jax.Array, most: jax.Array, axes: Any
+    ) -> jax.Array:
         """Return the share of every difference."""
-        squares = [jnp.sum(jnp.square(part - own), axis=axes, keepdims=True) for part in parts]
-        squares = [jnp.where(jnp.isfinite(d), d, jnp.inf) for d in squares]
+        distances = [jnp.sum(jnp.square(part - own), axis=axes, keepdims=True) for part in parts]
+        squares = jnp.stack(distances)
+        squares = jnp.where(jnp.isfinite(squares), squares, jnp.inf)
         ranks, count = _ranks(squares, weights)
-        is_close = [rank < count - self.liars for rank in ranks]
-        terms = [jnp.where(near, w * d, 0) for near, w, d in zip(is_close, weights, squares)]
-        radius = sum(terms[1:], terms[0]) / most  # squared
-        shorten = lambda d: jnp.sqrt(radius / jnp.where(d > 0, d, 1))
-        return [
-            jnp.where(d <= radius, 1.0, jnp.where(d <= FAR**2 * radius, shorten(d), 0.0))
-            for d in squares
-        ]
+        terms = jnp.where(ranks < count - self.liars, weights * squares, 0)
+        radius = terms.sum(0) / most  # squared
+        shorter = jnp.sqrt(radius / jnp.where(squares > 0, squares, 1))
+        shorter = jnp.where(squares <= FAR**2 * radius, shorter, 0)
+        return jnp.where(squares <= radius, 1, shorter)
 
-    def _trim(self, parts: Any, own: Any, weights: Any) -> list[jax.Array]:
+    def _trim(self, parts: jax.Array, weights: jax.Array) -> jax.Array:
         """Return the share of every number: 0 for extreme ones, equal for the others."""
-        numbers = [jnp.where(jnp.isnan(part), jnp.inf, part) for part in parts]
-        ranks, count = _ranks(numbers, weights)
-        used = [
-            jnp.where((rank >= self.liars) & (rank < count - self.liars), w, 0)
-            for rank, w in zip(ranks, weights)
-        ]
-        scale = sum(weights[1:], weights[0]) / sum(used[1:], used[0])
-        return [jnp.where(w > 0, scale, 0) for w in used]
+        ranks, count = _ranks(jnp.where(jnp.isnan(parts), jnp.inf, parts), weights)
+        used = jnp.where((ranks >= self.liars) & (ranks < count - self.liars), weights, 0)
+        return jnp.where(used > 0, weights.sum(0) / used.sum(0), 0)
 
 
-def _ranks(values: list[jax.Array], weights: list[jax.Array]) -> tuple[list[jax.Array], jax.Array]:
-    """Return the place of every value in their order, and their number; weight 0: not counted."""
-    present = [w != 0 for w in weights]
-    ranks = []
-    for k, value in enumerate(values):
-        before = [(v <= value) if j < k else (v < value) for j, v in enumerate(values) if j != k]
-        counted = [p for j, p in enumerate(present) if j != k]
-        terms = [(b & p).astype(jnp.int32) for b, p in zip(before, counted)]
-        ranks.append(sum(terms, jnp.zeros(value.shape, jnp.int32)))
-    return ranks, sum(p.astype(jnp.int32) for p in present)  # type: ignore[return-value]
+def _ranks(values: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the rank of every value along the first axis, and their number.
+
+    Values of weight 0 are not counted.
+    """
+    numbers, is_present = np.arange(len(values)), weights != 0
+    is_earlier = (numbers[:, None] < numbers).reshape(len(values), -1, *[1] * (values.ndim - 1))
+    is_before = (values[:, None] < values) | ((values[:, None] == values) & is_earlier)
+    return (is_before & is_present[:, None]).sum(0), is_present.sum(0)
 
 
 @pytrees.pytree
