@@ -132,6 +132,7 @@ def read_network(value: Any) -> Component:
         raise config_error(f"no graph {name!r}; {did_you_mean(name, known)}", *_graph_key(value))
     channels, gamma = table.pop("channel", []), table.pop("gamma", None)
     exchange_every = table.pop("exchange_every", 1)
+    defense: dict[str, Any] = {key: table.pop(key) for key in ("robust", "liars") if key in table}
     make = getattr(network, canonical)
     taken = parameters(make)
     positions = table.pop("", [])
@@ -173,8 +174,22 @@ def read_network(value: Any) -> Component:
             | ({"channel": channel_tables} if channel_tables else {})
             | {"gamma": network_built.damping}
         )
+    if defense:
+        network_built = _add_defense(network_built, defense)
+        toml_values = toml_values | {"liars": 1} | defense
     label = value if isinstance(value, str) else network_built.title
     return Component(canonical, toml_values, lambda: network_built, label)
+
+
+def _add_defense(network_built: network.Network, defense: dict[str, Any]) -> network.Network:
+    """Return the network with the robust mixing that the keys `robust` and `liars` describe."""
+    if "robust" not in defense:
+        raise config_error('needs robust = "clipped" or "trimmed" beside it', "liars")
+    liars = defense.get("liars", 1)
+    try:
+        return network_built.robust(defense["robust"], liars)
+    except (ValueError, TypeError) as cause:
+        raise config_error(str(cause), "robust") from None
 
 
 def _check_gamma(gamma: Any) -> None:

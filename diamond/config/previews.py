@@ -40,6 +40,7 @@ def preview_network(text: str) -> tuple[Network, dict[str, Any]]:
         "degree_least": int(network.degrees.min()),
         "degree_most": int(network.degrees.max()),
         "drawn": network.draws,
+        "tolerated_liars": network.tolerated_liars,
         "symmetric": bool(np.array_equal(matrix, matrix.T)),
         "rows_sum_to_1": bool(np.abs(matrix.sum(1) - 1).max() < 1e-9),
         "non_negative": bool((matrix >= 0).all()),

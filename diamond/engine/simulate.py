@@ -12,7 +12,7 @@ from ..core.sampling import Sampling
 from ..core.validation import as_int
 from ..hardware.compiler import optimized_compilation
 from ..interface.round_interface import NETWORKS, Algorithm
-from ..interface.traffic import message_shapes
+from ..interface.traffic import check_robust_mixing, message_shapes
 from ..metrics import stopping
 from ..metrics.display import progress_display
 from ..metrics.evaluations import Every
@@ -261,9 +261,11 @@ def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) ->
         raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
     check_lower_level(problem, algorithm)
     check_network_kind(network, algorithm, problem)
-    if problem.streams:  # tracing finds methods that ask for all rows
+    if problem.streams or network.defense:  # tracing finds methods that ask for all rows
         outline = replace_deferred(specialize(algorithm, problem), lambda open: 1)
-        message_shapes(outline, problem.objectives(algorithm.batch), *problem.start(0))
+        objectives = problem.objectives(algorithm.batch)
+        shapes = message_shapes(outline, objectives, *problem.start(0))
+        check_robust_mixing(network, outline, shapes)
 
 
 def warn_of_repeated_rows(problem: Problem, batch: int) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..core.sampling import draw, key
+from ..network import Network
 from ..problem import Objectives
 from ..schedules.deferred import select_agent_values
 from .round_interface import Algorithm, Message
@@ -23,6 +24,19 @@ class Traffic(NamedTuple):
 def message_shapes(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list[Message]:
     """Return the message of each stage, as shapes."""
     return jax.eval_shape(_trace_messages, algorithm, problem, x, y)
+
+
+def check_robust_mixing(network: Network, algorithm: Any, messages: Sequence[Message]) -> None:
+    """Reject a method whose corrections need sums that robust mixing does not preserve."""
+    if network.defense is None:
+        return
+    corrects = getattr(algorithm, "networks", "symmetric") == "symmetric"
+    if corrects or any(jax.tree.leaves(message.total) for message in messages):
+        raise ValueError(
+            f"{network.name}: this method sends trackers or corrects x by sums over the network, "
+            f"in which the error of robust mixing would accumulate; take a gossip method, such as "
+            f"dsgd or m_sgd, or d_soba for a common lower level"
+        )
 
 
 def count_traffic(

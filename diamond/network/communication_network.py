@@ -1,6 +1,7 @@
 """The network: a graph and its mixing matrix, or a periodic sequence of them."""
 
 import math
+import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 
+from diamond.core.validation import as_int
 from diamond.network import edge_usage, spectrum
+from diamond.network.liars import Liar, LieFunction, explain_undefended, make_liar, tolerated_liars
 from diamond.network.link_interruptions import exchange_every
 from diamond.network.links.link_properties import Links, update_links
 from diamond.network.links.link_values import AgentValues, Compute, EdgeValues
@@ -42,6 +45,8 @@ class Network:
     channels: tuple[Any, ...] = ()  # channels of the messages; none: perfect links
     damping: Any = 1.0  # damping of the change, a number or a schedule
     links: Links | None = None  # None: communication takes no time
+    defense: tuple[str, int] | None = None  # robust mixing, and the liars it expects
+    lies: tuple[Liar, ...] = ()  # agents that send false messages, in a simulation
     base: "Network | None" = None  # constant network whose links are down in some rounds
     skipping: frozenset[int] = frozenset()  # agents that skip this round of a sequence
 
@@ -74,6 +79,8 @@ class Network:
                 f"{self.name} sends in some rounds only, and channels need every message: leave "
                 f"out the channels, or exchange in every round"
             )
+        if channels:
+            self._check_perfect_links(self.defense is None and not self.lies)
         check_channels(channels, self.name if self.sequence else None)
         if gamma is None:
             gamma = min((channel.gamma for channel in channels), default=1.0)
@@ -81,6 +88,62 @@ class Network:
             raise ValueError(f"gamma = {gamma}: the share of a change lies above 0, at most at 1")
         name = f"{self.name} through {', '.join(channel.name for channel in channels)}"
         return replace(self, channels=channels, damping=gamma, name=name if channels else self.name)
+
+    def robust(self, rule: str = "clipped", liars: int = 1) -> "Network":
+        """Return the same network with agents that distrust what they receive.
+
+        Args:
+            rule: "clipped", self-centred clipping of differences, or "trimmed", a mean without the
+                extreme numbers (`diamond.network.mixing.robust_mixer` has the formulas).
+            liars: most agents that may lie; more of them cost accuracy.
+
+        Returns:
+            The network with robust mixing, for methods that send no trackers.
+        """
+        if rule not in ("clipped", "trimmed"):
+            raise ValueError(f"no robust mixing {rule!r}; there are 'clipped' and 'trimmed'")
+        if as_int("liars", liars) < 1:
+            raise ValueError(f"liars = {liars}: robust mixing expects one or more")
+        self._check_perfect_links(self.kind == "symmetric" and not self.channels)
+        expected = f"{liars} liar{'s' * (liars != 1)}"
+        if reason := explain_undefended(self.graph, liars):
+            raise ValueError(f"{self.name} cannot be defended against {expected}: {reason}")
+        if self.tolerated_liars < liars:
+            warnings.warn(
+                f"{self.name} is known to withstand {self.tolerated_liars} liars, not {liars}: add "
+                f"links until the second eigenvalue of its Laplacian exceeds {3 * liars}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        name = f"{self.name}, {rule} against {expected}"
+        return replace(self, defense=(rule, liars), name=name)
+
+    def with_liar(self, agent: int, lie: str | LieFunction) -> "Network":
+        """Return the same network with an agent that sends false messages, for simulations.
+
+        Args:
+            agent: number of the liar, which otherwise runs like an honest agent.
+            lie: "constant", "bias", "noise", "flipped", "scaled", "two-faced", "inflated"
+                (`diamond.network.liars`), or a function (message, receiver, key) -> message.
+
+        Returns:
+            The network with one more liar.
+        """
+        self._check_perfect_links(self.kind == "symmetric" and not self.channels)
+        liar = make_liar(agent, lie, self.agents)
+        return replace(self, lies=(*self.lies, liar), name=f"{self.name}, {liar.name}")
+
+    @cached_property
+    def tolerated_liars(self) -> int:
+        """Number of liars that robust mixing on this graph is known to withstand."""
+        return tolerated_liars(self.graph) if self.kind == "symmetric" else 0
+
+    def _check_perfect_links(self, are_perfect: bool) -> None:
+        if not are_perfect:
+            raise ValueError(
+                f"{self.name}: robust mixing and liars need symmetric links that stay the same, "
+                f"without channels"
+            )
 
     def with_damped_weights(self, *rounds: int) -> "Network":
         """Return the network with M replaced by (1 - gamma) I + gamma M.

@@ -19,11 +19,15 @@ def exchange_every(network: "Network", rounds: int) -> "Network":
     """Return `network` with an exchange in rounds `rounds` - 1, 2 `rounds` - 1, ... only."""
     if as_int("exchange_every", rounds, 1) == 1:
         return network
-    if network.sequence or network.channels:
-        cause = "changes from round to round" if network.sequence else "has channels"
+    causes = {
+        "changes from round to round": network.sequence,
+        "has channels": network.channels,
+        "mixes robustly or has liars": network.defense or network.lies,
+    }
+    if cause := next((cause for cause, is_given in causes.items() if is_given), ""):
         raise ValueError(
             f"{network.name} {cause}, so its exchanges cannot be thinned out: take a constant "
-            f"network without channels, or exchange in every round"
+            f"network without channels and robust mixing, or exchange in every round"
         )
     idle = _without_links(network, network.edges)
     sequence = (idle,) * (rounds - 1) + (replace(network, links=None),)
@@ -48,8 +52,10 @@ def interrupted(
     Returns:
         The changing network.
     """
-    if network.kind != "symmetric" or network.channels:
-        raise ValueError(f"{network.name} must be undirected and constant, without channels")
+    if network.kind != "symmetric" or network.channels or network.defense or network.lies:
+        raise ValueError(
+            f"{network.name} must be undirected and constant, without channels and robust mixing"
+        )
     skips = [frozenset(agents) for agents in skipping] or [frozenset()] * len(down)
     if not down or len(skips) != len(down):
         raise ValueError(f"{len(down)} rounds of links and {len(skips)} of agents; give as many")

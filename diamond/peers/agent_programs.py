@@ -16,6 +16,7 @@ from ..core import cost_counter, pytrees
 from ..core.sampling import Sample, Sampling, draw
 from ..hardware.compiler import compile_single_threaded
 from ..interface.round_interface import Estimate, Message, State
+from ..network.mixing.robust_mixer import RobustReceiver
 from ..problem import Objectives
 from .output_aliasing import prune_leaves
 
@@ -52,6 +53,7 @@ class FinishKey(NamedTuple):
     own_index: int  # index of the agent among the sources
     next_message: tuple[int, int] | None = None  # next known message: its stage, and rounds ahead
     clip: float | None = None  # see `mix_clipped`
+    robust: RobustReceiver | None = None
 
 
 @lru_cache(maxsize=256)
@@ -115,7 +117,10 @@ def finish_program(plan: FinishKey) -> Callable[..., Any]:
             distances_to_own([drop_step_scalars(m[k]) for m in messages], plan.own_index)
             for k in range(len(messages[0]))
         ]
-        change = mix_messages(messages, weights, plan.own_index)
+        if plan.robust is not None:
+            change = plan.robust.change(messages, weights, plan.own_index)
+        else:
+            change = mix_messages(messages, weights, plan.own_index)
         if plan.clip is not None:
             change = mix_clipped(
                 messages, weights, plan.own_index, [part[0] for part in distances], plan.clip

@@ -10,8 +10,9 @@ from ..core import cost_counter
 from ..core.pytrees import Tree
 from ..core.sampling import Sampling, key
 from ..interface.round_interface import Algorithm
-from ..interface.traffic import message_shapes
+from ..interface.traffic import check_robust_mixing, message_shapes
 from ..network import Network
+from ..network.mixing.robust_mixer import robust_receiver
 from ..problem import Problem
 from ..schedules.deferred import replace_deferred, specialize
 from .channel_codec import make_channel_codec
@@ -38,11 +39,16 @@ class AgentSetup:
         _check(problem, network, number)
         if clip is not None and network.channels:
             raise ValueError("differences of compressed messages cannot be clipped: leave out clip")
+        if clip is not None and network.defense:
+            raise ValueError(
+                f"{network.name} has robust mixing, which replaces clip: leave out clip"
+            )
         self.clip = clip
         problem = problem.for_agent(number)
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
-        self.algorithm, self.template = algorithm, _make_template(specialize(algorithm, problem))
+        specialized = specialize(algorithm, problem, network)
+        self.algorithm, self.template = algorithm, _make_template(specialized)
         self.objectives = problem.objectives(algorithm.batch)
         # Network of the rounds with an exchange: every `exchange_every`-th round has one.
         self.links, self.exchange_every = network.base or network, len(network.phases)
@@ -53,6 +59,8 @@ class AgentSetup:
         self.weights = jnp.asarray(row.data)
         self.channel_codec = make_channel_codec(network)
         self.message_shapes = message_shapes(self.template, self.objectives, *problem.start(seed))
+        check_robust_mixing(network, self.template, self.message_shapes)
+        self.robust = robust_receiver(network, number)
         encoded = self.message_shapes
         if self.channel_codec is not None:
             encoded = [self.channel_codec.encoded_shapes(shapes) for shapes in encoded]

@@ -81,6 +81,7 @@ def _describe_channels(agent: Agent) -> list[str]:
     """Describe the channels of the network, if any."""
     network = agent.network
     options = [] if agent.clip is None else [f"clip {agent.clip}"]
+    options += [] if network.defense is None else [f"robust {network.defense}"]
     options += [f"every {agent.exchange_every}"] * (agent.exchange_every > 1)
     return options + ([f"{network.channels} {network.damping}"] if network.channels else [])
 

@@ -193,7 +193,7 @@ class Agent(AgentSetup):
             numbers, structure = self._flatten_algorithm(progress.algorithm)
             fixed = structure, self._structures[stage], stage, own_index
             program = agent_programs.finish_program(
-                FinishKey(*fixed, self._next_messages[exchange], self.clip)
+                FinishKey(*fixed, self._next_messages[exchange], self.clip, self.robust)
             )
             own_arrays, on_device = self._last_sent
             leaves = [on_device if messages[j] is own_arrays else messages[j] for j in self.sources]

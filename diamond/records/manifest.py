@@ -101,6 +101,10 @@ def _describe_kind(network: Network) -> dict[str, Any]:
         description |= {"kind": network.kind, "period": len(network.phases)}
     if network.channels:
         description |= {"channels": [channel.name for channel in network.channels]}
+    if network.defense is not None:
+        description |= {"robust": network.defense[0], "liars": network.defense[1]}
+    if network.lies:
+        description |= {"lies": [liar.name for liar in network.lies]}
     return description
 
 

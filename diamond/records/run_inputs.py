@@ -59,6 +59,9 @@ def describe_network(network: Network) -> Description:
             hashed.update(f"skipped by {sorted(phase.skipping)}".encode())
     description = {"name": network.title, "weights": hashed.hexdigest()[:16]}
     description |= flatten(network.channels, "channels") | flatten(network.damping, "gamma")
+    if network.defense is not None:
+        description |= flatten(network.defense, "robust")
+    description |= flatten(network.lies, "lies")
     return description | (flatten(network.links.to_options(), "links") if network.links else {})
 
 

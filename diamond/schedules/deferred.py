@@ -202,9 +202,13 @@ class ResolvedAlgorithm(NamedTuple):
     bytes: int  # over all edges, in both directions, since the start
 
 
-def specialize(algorithm: Any, problem: Problem) -> Any:
-    """Specialize the algorithm for `problem`."""
-    return algorithm.specialize(problem) if hasattr(algorithm, "specialize") else algorithm
+def specialize(algorithm: Any, problem: Problem, network: Network | None = None) -> Any:
+    """Specialize the algorithm for `problem`, and for the robust mixing of `network` if any."""
+    if hasattr(algorithm, "specialize"):
+        algorithm = algorithm.specialize(problem)
+    if network is not None and network.defense and hasattr(algorithm, "with_robust_mixing"):
+        return algorithm.with_robust_mixing()
+    return algorithm
 
 
 def resolve(algorithm: Any, context: ResolutionContext) -> ResolvedAlgorithm:
@@ -213,7 +217,7 @@ def resolve(algorithm: Any, context: ResolutionContext) -> ResolvedAlgorithm:
     The agents agree on a number by max-consensus: each sends its neighbours the largest known
     value, for as many rounds as the network's diameter.
     """
-    algorithm = specialize(algorithm, context.problem)
+    algorithm = specialize(algorithm, context.problem, context.network)
     filled = fill_deferred(algorithm, context)
     diameter, messages = 0, 0
     if context.network and agreed_bytes(context.memory):

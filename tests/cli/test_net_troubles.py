@@ -91,6 +91,7 @@ def test_clip_causes_a_warning(trial, command):
         assert "clip shortens honest messages too" in output.stderr.replace("\n", " ")
     calm = command("doctor", trial / "trial" / "north", "--connect", "0.1")
     assert "clip" not in calm.stderr
+    assert "no liar can be survived on this graph" in calm.stderr.replace("\n", " ")
     with pytest.warns(RuntimeWarning, match="clip shortens honest messages too"):
         with pytest.raises(ValueError, match="0 problems"):
             rehearse([], diamond.network.ring(3), diamond.gt_sgd(), 3, clip=3.0)

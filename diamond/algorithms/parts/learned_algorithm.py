@@ -51,6 +51,7 @@ class LearnedStepsAlgorithm:
     caution: Any = 1.0  # above 1 after a rollback: shorter steps
     monitor: Any = 0.0  # placeholder for the monitor of the upper loss, if any
     level: str = field(default="personal", metadata=STATIC)
+    tracks_direction: bool = field(default=True, metadata=STATIC)  # else averages it each round
 
     @property
     def learned_names(self) -> set[str]:
@@ -106,6 +107,14 @@ class LearnedStepsAlgorithm:
         return replace(
             self, method=self.method.with_scaled_steps(factor), caution=self.caution / factor
         )
+
+    def with_robust_mixing(self) -> "LearnedStepsAlgorithm":
+        """Return the method for robust mixing, which does not preserve sums.
+
+        Directions are averaged in every round instead of tracked, so that no error accumulates, and
+        the upper loss, which liars could inflate, is not monitored.
+        """
+        return replace(self, monitor=0.0, tracks_direction=False)
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
         """Return the numbers that are not learned."""

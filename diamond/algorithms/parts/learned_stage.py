@@ -129,7 +129,8 @@ class LearnedStepsStage(NamedTuple):
         if self.stage.moves_x and step is not None:
             extra["step"] = step.scalars
             if self.stage.tracker(state.method) is None:
-                extra["direction"] = step.tracked
+                tracks = self.algorithm.tracks_direction
+                extra["direction"] = step.tracked if tracks else step.direction
         if self.stage.moves_x and self.algorithm.level == "common" and curvature is not None:
             extra["curvature"] = curvature.largest
         return Message({"method": sent.average} | extra, sent.total) if extra else sent
@@ -147,7 +148,8 @@ class LearnedStepsStage(NamedTuple):
         if self.stage.moves_x and (step is not None or self.algorithm.level == "common"):
             changes = change.average
             if step is not None:
-                tracked = step.tracked + changes.get("direction", 0.0)
+                tracked = step.tracked if self.algorithm.tracks_direction else step.direction
+                tracked = tracked + changes.get("direction", 0.0)
                 step = step._replace(
                     scalars=pytrees.add(step.scalars, changes["step"]), tracked=tracked
                 )

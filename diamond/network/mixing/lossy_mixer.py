@@ -13,6 +13,7 @@ from diamond.network.channels.channel import Gate, GateFunction
 from diamond.network.communication_network import Network
 from diamond.network.mixing.link_mixer import LinkMixer, link_mixer
 from diamond.network.mixing.mixer import Mixer, mixer, prefers_dense
+from diamond.network.mixing.robust_mixer import RobustMixer, robust_mixer
 
 SENDER, LINK, RECEIVER = range(3)  # purposes of a channel's draws
 
@@ -152,8 +153,10 @@ def compose_gates(gates: list[GateFunction]) -> GateFunction | None:
     return gate
 
 
-def make_mixer(network: Network) -> Mixer | LinkMixer | LossyMixer:
+def make_mixer(network: Network) -> Mixer | LinkMixer | LossyMixer | RobustMixer:
     """Return the mixer of `network`, in the form that is faster for its graph."""
+    if network.defense is not None or network.lies:
+        return robust_mixer(network)
     if network.kind == "symmetric" and not network.channels:
         return mixer(network)
     entries = max(phase.weights.nnz for phase in network.phases)
