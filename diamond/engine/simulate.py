@@ -7,6 +7,7 @@ from typing import Literal
 
 import jax
 
+from ..algorithms.parts.private_method import check_private_run
 from ..catalogue import methods_for, methods_without_convexity
 from ..core.sampling import Sampling
 from ..core.validation import as_int
@@ -132,6 +133,7 @@ def simulate(
     if on_divergence is None:
         finds_alpha = "alpha" in learned_names(algorithm) or hasattr(algorithm, "learned_values")
         on_divergence = "shrink" if can_shrink and finds_alpha else "stop"
+    check_private_run(algorithm, problem, rounds, rolls_back=on_divergence == "shrink")
     if isinstance(resume, Run):
         check_same(resume.inputs, network, algorithm)
         before, now = resume.config.get("measure", "exact"), describe_measure(measure)
@@ -216,6 +218,7 @@ def check_arguments(
     """Reject arguments that are invalid or do not fit together."""
     check_setting(problem, network, rounds, every, sampling)
     check_algorithm(problem, network, algorithm)
+    check_private_run(algorithm, problem, rounds)
 
 
 def check_setting(

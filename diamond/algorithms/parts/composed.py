@@ -159,6 +159,10 @@ class ComposedAlgorithm:
             method = replace(self, directions=Gradient(), y=None, z=None, update_order="x")
         if problem.prox is not None:
             method = replace(method, x=_with_prox(method.x, problem.prox))
+        if hasattr(method.estimator, "budget"):
+            from .private_method import specialize_private
+
+            method = specialize_private(method, problem)
         method = with_adaptive_steps(method, problem)
         share = 1.0 if method.y is None else method.y.communication.share_of_step
         if is_learned(method.x.optimizer) and not learned_names(method):

@@ -30,6 +30,7 @@ DirectionsAndCost = tuple[list[Point], Cost]
 class LowerLevelNeeds:
     """Defaults of directions: any lower level; y may be replaced by y*(x) during the run."""
 
+    upper_variables: ClassVar[str] = "xz"  # variables whose directions use rows of f
     needs_strong_convexity: ClassVar[bool] = False
     allows_solved_lower_level: ClassVar[bool] = True
 

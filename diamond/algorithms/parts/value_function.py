@@ -36,6 +36,7 @@ class Moreau(LowerLevelNeeds):
 
     c: Schedule
     gamma: Number
+    upper_variables = "xy"
     allows_solved_lower_level = False
     hessian_batches: ClassVar[int] = 0
     variables: ClassVar[str] = "xyz"
