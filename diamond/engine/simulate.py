@@ -7,7 +7,6 @@ from typing import Literal
 
 import jax
 
-from ..algorithms.parts.private_method import check_private_run
 from ..catalogue import methods_for, methods_without_convexity
 from ..core.sampling import Sampling
 from ..core.validation import as_int
@@ -20,6 +19,7 @@ from ..metrics.evaluations import Every
 from ..metrics.measures import Measure, describe_measure, parse_measures, resolve_measure
 from ..metrics.stopping import Stop
 from ..network import Network
+from ..privacy.private_runs import check_private_run
 from ..problem import Problem
 from ..records.run import Run
 from ..records.run_inputs import check_same

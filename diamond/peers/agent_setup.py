@@ -12,6 +12,7 @@ from ..core.sampling import Sampling, key
 from ..interface.round_interface import Algorithm
 from ..interface.traffic import message_shapes
 from ..network import Network
+from ..privacy.private_runs import with_simulated_secret
 from ..problem import Problem
 from ..schedules.deferred import replace_deferred, specialize
 from .channel_codec import make_channel_codec
@@ -39,6 +40,7 @@ class AgentSetup:
         problem = problem.for_agent(number)
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
+        algorithm = with_simulated_secret(algorithm, number)
         self.algorithm, self.template = algorithm, _make_template(specialize(algorithm, problem))
         self.objectives = problem.objectives(algorithm.batch)
         row = network.weights[[number]]

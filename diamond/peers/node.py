@@ -15,6 +15,8 @@ from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
 
 from ..hardware.program_cache import compile_once
+from ..privacy.ledger import BudgetExhausted, LedgerMismatch, open_ledger
+from ..privacy.private_runs import ledger_terms
 from ..schedules.deferred import deferred_names
 from . import warm_restart
 from .call_errors import RunFailed
@@ -102,8 +104,10 @@ class Node:
         self.service.status, self.service.stop = self.status, self.shutdown.request
         self.edges = self._make_edges() if self.missing == "continue" else None
         peers = self.service, self.client, self.edges, self.run_blocking
+        terms = ledger_terms(self.agent.algorithm, self.agent.problem)
+        self.ledger = None if terms is None else open_ledger(self.folder, terms)
         self.exchange_runner = ExchangeRunner(
-            self.agent, self.run_digest, *peers, self.name, self.clock
+            self.agent, self.run_digest, *peers, self.name, self.clock, self.ledger
         )
         self.checkpoints = CheckpointWriter(self.agent, self.run_digest, self.folder, *peers)
 
@@ -172,7 +176,7 @@ class Node:
             if 0 < progress.clock and progress.t < self.rounds:
                 await self.checkpoints.save(progress, self.service.outbox.copy())
             raise Halted(f"stopped after round {progress.t} of {self.rounds}, as asked") from None
-        except (FloatingPointError, RunFailed) as error:
+        except (FloatingPointError, RunFailed, BudgetExhausted, LedgerMismatch) as error:
             self.service.fail(str(error))
             await asyncio.sleep(self.timeouts.connect)  # so that the neighbours receive it
             raise
@@ -289,7 +293,10 @@ class Node:
         ]
         absent = sorted(self.edges.absent) if self.edges else []
         position = {"agent": self.agent.number, "round": self.t, "rounds": self.rounds}
-        return position | {"state": state, "waiting": waiting, "away": absent}
+        status: dict[str, Any] = position | {"state": state, "waiting": waiting, "away": absent}
+        if self.ledger is not None:
+            status |= {"epsilon": self.ledger.spent, "budget": self.ledger.terms.epsilon}
+        return status
 
     async def answer_request(self, sender: int, request: Frame) -> Frame | Publisher:
         """See `Service.answer_request`."""

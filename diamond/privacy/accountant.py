@@ -17,6 +17,7 @@ import numpy as np
 ORDERS = (*range(2, 33), 36, 40, 44, 48, 56, 64, 80, 96, 128, 192, 256)
 OVERFLOW_SHARE = 0.01  # share of delta for samples larger than the fixed size of a batch
 LEAST_MULTIPLIER = 0.05
+SIZE_STEP = 32  # so that most budgets have one size, and thus one program
 PRECISION = 1e-3  # relative, of calibrated noise or of its epsilon, on the safe side
 
 
@@ -157,4 +158,4 @@ def padded_size(batch: int, epsilon: float, delta: float, releases: int) -> int:
     exponent = lambda n: batch * (n / batch * math.log(n / batch) - n / batch + 1)
     while exponent(size + 1) < -math.log(tolerated):
         size += 1
-    return size
+    return size + -size % SIZE_STEP

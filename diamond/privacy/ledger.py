@@ -144,9 +144,11 @@ def open_ledger(folder: Path | None, terms: LedgerTerms) -> PrivacyLedger:
                 f"{path} is of another mechanism (rows, batch, clipping, rounds or budget have "
                 f"changed): start all sites with --restart, which spends privacy again"
             )
-        earlier = _read_earlier(header)
-        path.unlink()
-        append_synced(path, _header(terms, earlier))
+        earlier, part = _read_earlier(header), path.with_suffix(".tmp")
+        part.unlink(missing_ok=True)
+        append_synced(part, _header(terms, earlier))
+        os.replace(part, path)
+        _sync_folder(folder)
         return PrivacyLedger(terms, folder, earlier)
     digests = {entry["message"]: entry["digest"] for entry in entries}
     rounds = max((entry["round"] + 1 for entry in entries), default=0)
@@ -202,7 +204,7 @@ def _read_lines(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         lines = [json.loads(line) for line in complete.splitlines()]
         header, entries = lines[0], lines[1:]
         for entry in entries:
-            entry["message"], entry["round"], entry["digest"]  # noqa: B018
+            entry["message"], entry["round"], entry["digest"]
         _read_earlier(header)
     except (ValueError, KeyError, TypeError, IndexError) as cause:
         raise LedgerMismatch(

@@ -12,33 +12,28 @@ is at most c whatever the rows are. Momentum releases d(t) - (1 - eta) d(t-1) as
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ...core import pytrees, threefry
 from ...core.cost_counter import Cost
 from ...core.pytrees import Tree
 from ...core.sampling import Sample
+from ...privacy.accountant import padded_size
+from ...privacy.private_runs import simulated_words
+from ...problem import Problem
+from ...schedules.deferred import PerAgent
 from ...schedules.step_schedules import Number, weight
 from .estimators import EstimatorInputs, EstimatorResult, Momentum
+from .privacy_plan import PrivacyBudget, PrivacyPlan, plan_privacy
 from .variables import STATIC, Point
 
 CHUNK = 64  # rows whose gradients are computed at once
 UPPER_ROWS, LOWER_ROWS, NOISE = 1, 2, 3  # random purposes of a release
-
-
-@dataclass(frozen=True)
-class PrivacyBudget:
-    """Budget of one row of a site, and how it is spent."""
-
-    epsilon: float
-    delta: float
-    rounds: int | None  # that the noise is calibrated for
-    noise_multiplier: float | None  # None: calibrated
-    clipping: str  # "row", "whole", or "auto": by row if possible
 
 
 @pytrees.pytree
@@ -48,14 +43,43 @@ class PrivateEstimator:
 
     inner: Any
     clip: Point  # of x, y and z
-    budget: PrivacyBudget = field(metadata=STATIC)
+    budget: PrivacyBudget | None = field(metadata=STATIC)  # None once the noise is calibrated
     secret: Any = None  # four words of 32 bits; None: those of a simulation
-    # For one problem (`private_method.specialize_private`):
+    # For one problem, by `specialize`:
     multiplier: Any = None
     limit: Any = None  # rounds within the budget
     by_row: bool = field(default=False, metadata=STATIC)
     released: str = field(default="", metadata=STATIC)  # variables that are released
     size: int = field(default=0, metadata=STATIC)  # of a padded sample; 0: all rows
+
+    def plan(self, method: Any, problem: Problem) -> PrivacyPlan:
+        """Return the mechanism of every agent, and the rounds within the budget."""
+        return plan_privacy(method, problem)
+
+    def specialize(self, method: Any, problem: Problem) -> Any:
+        """Return the private method with the noise and the sample size for this problem."""
+        if self.budget is None:
+            return method
+        plan, size = self.plan(method, problem), 0
+        if plan.by_row and not self.full:
+            budget = self.budget
+            per_round = max(r.per_round for m in plan.mechanisms for r in m.releases)
+            most_rounds = max(plan.limits) if budget.rounds is None else budget.rounds
+            size = padded_size(method.batch, budget.epsilon, budget.delta, per_round * most_rounds)
+        multipliers = np.array([m.multiplier for m in plan.mechanisms], np.float32)
+        words = np.stack([simulated_words(agent) for agent in range(problem.agents)])
+        by_agent = lambda values: values[0] if problem.agents == 1 else PerAgent(values)
+        estimator = replace(
+            self,
+            budget=None,
+            secret=by_agent(words) if self.secret is None else self.secret,
+            multiplier=by_agent(multipliers),
+            limit=by_agent(np.array(plan.limits, np.int32)),
+            by_row=plan.by_row,
+            released=plan.released,
+            size=size,
+        )
+        return replace(method, estimator=estimator)
 
     @property
     def needs_previous_point(self) -> bool:
@@ -122,7 +146,10 @@ class PrivateDirections(NamedTuple):
             parts = [_scale(w, value) for w, value in zip(self.weights, values)]
             total = _add(*parts)
             released = total.with_values(
-                **{n: clip_to(getattr(total, n), getattr(self.estimator.clip, n)) for n in self._own}
+                **{
+                    n: clip_to(getattr(total, n), getattr(self.estimator.clip, n))
+                    for n in self._own
+                }
             )
             spread = jnp.asarray(2.0)
         noised = self._add_noise(released, spread)
@@ -155,7 +182,8 @@ class PrivateDirections(NamedTuple):
         parts = [(problem.valid, 0, UPPER_ROWS)]
         if problem.lower is not None:
             parts += [(problem.train, 1, LOWER_ROWS)]
-        total, counts = None, []
+        total: Any = None
+        counts = []
         for rows, part, purpose in parts:
             if part == 0 and not set(self.names) & set(directions.directions.upper_variables):
                 continue

@@ -3,29 +3,17 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from ...auto.adaptive_optimizers import is_learned
 from ...core.validation import as_int
-from ...privacy.accountant import (
-    Mechanism,
-    Release,
-    calibrate_multiplier,
-    padded_size,
-    rounds_within,
-)
-from ...problem import Problem
-from ...schedules.deferred import PerAgent
 from ...schedules.learned import learned_names
-from .communication_rules import Local
 from .composed import ComposedAlgorithm
 from .estimators import Average, Momentum, Plain
-from .private_estimator import PrivacyBudget, PrivateEstimator
+from .privacy_plan import PrivacyBudget
+from .private_estimator import PrivateEstimator
 from .variables import Point
 
-SIMULATED = 0x51A7E  # first word of the keys of noise in a simulation: they are no secret
 CLIPPING = ("auto", "row", "whole")
 
 
@@ -120,163 +108,3 @@ def _clips(clip: float | Mapping[str, float]) -> list[float]:
     if wrong := [c for c in values.values() if not 0 < c < math.inf]:
         raise ValueError(f"clip = {wrong[0]}: the largest norm of a direction is above 0")
     return [float(values.get(name, values["x"])) for name in "xyz"]
-
-
-def privacy_of(algorithm: Any) -> PrivateEstimator | None:
-    """Return the private estimator of a method, or None if the method is not private."""
-    estimator = getattr(getattr(algorithm, "method", algorithm), "estimator", None)
-    return estimator if isinstance(estimator, PrivateEstimator) else None
-
-
-def with_secret(algorithm: Any, words: np.ndarray) -> Any:
-    """Return the private method with these four words as the key of its noise."""
-    estimator = replace(algorithm.estimator, secret=np.asarray(words, np.uint32))
-    return replace(algorithm, estimator=estimator)
-
-
-def with_simulated_secret(algorithm: Any, agent: int) -> Any:
-    """Return a private method without a key with that of `agent` in a simulation."""
-    estimator = privacy_of(algorithm)
-    if estimator is None or estimator.secret is not None:
-        return algorithm
-    return with_secret(algorithm, simulated_words(agent))
-
-
-def simulated_words(agent: int) -> np.ndarray:
-    """Return the key of an agent's noise in a simulation."""
-    return np.array([SIMULATED, agent, SIMULATED, ~agent & 0xFFFFFFFF], np.uint32)
-
-
-class PrivacyPlan(NamedTuple):
-    """Mechanism of every agent of a problem, and the rounds within the budget."""
-
-    by_row: bool
-    released: str
-    mechanisms: list[Mechanism]  # of each agent
-    limits: list[int]  # rounds within the budget of each agent
-
-
-def plan_privacy(method: ComposedAlgorithm, problem: Problem) -> PrivacyPlan:
-    """Choose how directions are clipped, and calibrate the noise of every agent.
-
-    `method` has the directions that it has on this problem.
-    """
-    estimator = method.estimator
-    budget: PrivacyBudget = estimator.budget
-    if problem.streams:
-        raise ValueError(
-            "privacy is that of stored rows, and a stream has none: give rows as arrays"
-        )
-    by_row = _is_by_row(method, budget.clipping)
-    shared = "".join(
-        name for name, v in method.variables.items() if not isinstance(v.communication, Local)
-    )
-    released = "".join(method.variables) if by_row else shared
-    learned = learned_names(method)
-    if learned and (by_row or shared != "x"):
-        raise ValueError(
-            f"{', '.join(sorted(learned))} would be learned from unprotected rows, and y and z are "
-            f"released: give all step sizes, or use clipping='whole' with a personal lower level"
-        )
-    mechanisms, limits = [], []
-    for releases in _releases(method, problem, by_row, shared):
-        multiplier = budget.noise_multiplier
-        if multiplier is None:
-            assert budget.rounds is not None
-            multiplier = calibrate_multiplier(
-                budget.epsilon, budget.delta, budget.rounds, releases
-            )
-        mechanism = Mechanism(multiplier, releases)
-        limit = budget.rounds
-        if budget.noise_multiplier is not None:
-            affordable = rounds_within(mechanism, budget.epsilon, budget.delta)
-            limit = affordable if limit is None else min(limit, affordable)
-        assert limit is not None
-        mechanisms.append(mechanism)
-        limits.append(limit)
-    return PrivacyPlan(by_row, released, mechanisms, limits)
-
-
-def _is_by_row(method: ComposedAlgorithm, clipping: str) -> bool:
-    can_split = bool(method.directions.splits_levels)
-    if clipping == "row" and not can_split:
-        raise ValueError(
-            f"{type(method.directions).__name__.lower()} directions are no average over rows: use "
-            f"clipping='whole', or a method whose z is a variable, such as diamond.soba()"
-        )
-    return can_split and clipping != "whole"
-
-
-def _releases(
-    method: ComposedAlgorithm, problem: Problem, by_row: bool, shared: str
-) -> list[tuple[Release, ...]]:
-    """Return the releases per round of each agent, by part of its rows."""
-    stages = [(stage.names, stage.repeats) for stage in method.stages]
-    if not by_row:
-        count = sum(k for names, k in stages if set(names) & set(shared))
-        return [(Release(1.0, count),)] * problem.agents
-    all_stages = sum(k for _, k in stages)
-    upper = sum(k for n, k in stages if set(n) & set(method.directions.upper_variables))
-    per_round = {"valid": upper} if problem.lower is None else {"train": all_stages, "valid": upper}
-    batch = math.inf if method.estimator.full else method.batch
-    counts = {part: problem.counts(part) for part in per_round}
-    return [
-        tuple(
-            Release(min(1.0, batch / int(counts[part][agent])), per_round[part])
-            for part in per_round
-        )
-        for agent in range(problem.agents)
-    ]
-
-
-def specialize_private(method: ComposedAlgorithm, problem: Problem) -> ComposedAlgorithm:
-    """Return the private method with the noise and the sample size for this problem."""
-    estimator, plan = method.estimator, plan_privacy(method, problem)
-    size = 0
-    if plan.by_row and not estimator.full:
-        budget = estimator.budget
-        per_round = max(r.per_round for m in plan.mechanisms for r in m.releases)
-        most_rounds = max(plan.limits) if budget.rounds is None else budget.rounds
-        size = padded_size(method.batch, budget.epsilon, budget.delta, per_round * most_rounds)
-    multipliers = np.array([m.multiplier for m in plan.mechanisms], np.float32)
-    limits, secret = np.array(plan.limits, np.int32), estimator.secret
-    if secret is None:
-        secret = np.stack([simulated_words(agent) for agent in range(problem.agents)])
-        secret = secret[0] if problem.agents == 1 else PerAgent(secret)
-    is_alone = problem.agents == 1
-    return replace(
-        method,
-        estimator=replace(
-            estimator,
-            secret=secret,
-            multiplier=multipliers[0] if is_alone else PerAgent(multipliers),
-            limit=limits[0] if is_alone else PerAgent(limits),
-            by_row=plan.by_row,
-            released=plan.released,
-            size=size,
-        ),
-    )
-
-
-def check_private_run(
-    algorithm: Any, problem: Problem, rounds: int, rolls_back: bool = False
-) -> None:
-    """Reject a private run that would overspend, or that could compute a round twice."""
-    if privacy_of(algorithm) is None:
-        return
-    if rolls_back:
-        raise ValueError(
-            "on_divergence='shrink' computes rounds again, each of which spends privacy: use "
-            "on_divergence='stop'"
-        )
-    limit = np.min(_limit_values(algorithm.specialize(problem)))
-    if rounds > limit:
-        raise ValueError(
-            f"{rounds} rounds overspend the privacy budget, which has {limit}: give rounds={rounds} "
-            f"to diamond.private, or fewer rounds to the run"
-        )
-
-
-def _limit_values(method: Any) -> Any:
-    limit = privacy_of(method).limit  # type: ignore[union-attr]
-    return limit.values if isinstance(limit, PerAgent) else limit
