@@ -5,11 +5,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from ..network import Network
 from ..records.manifest import RunOrigin
 from .components import Component, read_algorithm, read_network
+from .privacy_section import PrivacySection
 from .site_problem import check_federated_problem
 from .validation_errors import BadExperiment, Mistake, translate_errors
 
@@ -34,6 +42,8 @@ class Federation(BaseModel):
         network: The network, with one agent per site.
         algorithm: The method.
         sites: Table of the sites: name = "host:port".
+        privacy: Differential privacy of everything that a site sends, as in an experiment; every
+            site keeps a ledger of it and stops before it would overspend.
         problem: Problem of the gallery on files at each site; without it, `--problem` names a
             function of your own.
     """
@@ -54,7 +64,15 @@ class Federation(BaseModel):
     network: Annotated[Component, BeforeValidator(read_network)]
     algorithm: Annotated[Component, BeforeValidator(read_algorithm)]
     sites: dict[Site, Address]
+    privacy: PrivacySection | None = None
     problem: Annotated[dict[str, Any] | None, BeforeValidator(check_federated_problem)] = None
+
+    @model_validator(mode="after")
+    def _protect_algorithm(self) -> "Federation":
+        if self.privacy is not None:
+            protected = self.privacy.protect(self.algorithm, self.rounds)
+            object.__setattr__(self, "algorithm", protected)
+        return self
 
     def mistakes(self) -> list[Mistake]:
         """List inconsistencies between the components."""
@@ -73,6 +91,8 @@ class Federation(BaseModel):
         """Return the terms that the sites agree on as plain data, which `agreed` reads."""
         scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
         more = {name: getattr(self, name) for name in ("clip", "measure", "problem")}
+        if self.privacy is not None:
+            more["privacy"] = self.privacy.as_table(self.rounds)
         return (
             {name: getattr(self, name) for name in scalars}
             | {name: value for name, value in more.items() if value is not None}
