@@ -19,7 +19,7 @@ from ..metrics.evaluations import Every
 from ..metrics.measures import Measure, describe_measure, parse_measures, resolve_measure
 from ..metrics.stopping import Stop
 from ..network import Network
-from ..privacy.private_runs import check_private_run
+from ..privacy.private_runs import check_private_run, privacy_of
 from ..problem import Problem
 from ..records.run import Run
 from ..records.run_inputs import check_same
@@ -143,6 +143,11 @@ def simulate(
     measures = parse_measures(measure, problem)
     own_metrics = (*problem.metrics, *(name for name, _ in measures.functions))
     stop = stopping.check_stop(stop, own_metrics, network.links)
+    if privacy_of(algorithm) is not None and (targets := stopping.without_budgets(stop)):
+        raise ValueError(
+            f"stop: when {next(iter(targets))} is reached depends on the rows without noise, which "
+            f"a private run refuses: stop by rounds, samples or bytes"
+        )
     measures.check_measured(list(stop), "stop")
     compute_is_measured = network.links is not None and network.links.compute is None
     timed_targets = {"seconds", *(["network_seconds"] if compute_is_measured else [])} & {*stop}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..problem import Problem
+from .accountant import epsilon_after
 from .ledger import LedgerTerms
 
 SIMULATED = 0x51A7E  # first word of the keys of noise in a simulation: they are no secret
@@ -77,3 +78,20 @@ def ledger_terms(algorithm: Any, problem: Problem) -> LedgerTerms | None:
         return None
     (mechanism,) = estimator.plan(algorithm, problem).mechanisms
     return LedgerTerms(estimator.budget.epsilon, estimator.budget.delta, mechanism)
+
+
+def describe_privacy(algorithm: Any, problem: Problem, rounds: int) -> dict[str, Any] | None:
+    """Return budget, noise and epsilon after `rounds` rounds of the most revealing agent."""
+    estimator = privacy_of(algorithm)
+    if estimator is None or estimator.budget is None:
+        return None
+    budget, plan = estimator.budget, estimator.plan(algorithm, problem)
+    mechanisms = set(plan.mechanisms)
+    return {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "spent": max(epsilon_after(m, rounds, budget.delta) for m in mechanisms),
+        "rounds": rounds,
+        "noise_multiplier": max(m.multiplier for m in mechanisms),
+        "clipping": "row" if plan.by_row else "whole",
+    }
