@@ -135,6 +135,7 @@ def open_ledger(folder: Path | None, terms: LedgerTerms) -> PrivacyLedger:
         return PrivacyLedger(terms)
     path = folder / LEDGER_FILE
     if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
         append_synced(path, _header(terms, ()))
         return PrivacyLedger(terms, folder)
     header, entries = _read_lines(path)
