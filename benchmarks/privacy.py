@@ -117,7 +117,7 @@ def calibrate():
 
 def measure(job):
     """Return the tuned accuracies of one method on one problem, by epsilon."""
-    name, method, multipliers, seeds = job
+    name, method, multipliers, seeds, known_steps = job
     import numpy as np
 
     import diamond
@@ -151,8 +151,10 @@ def measure(job):
 
     for epsilon in EPSILONS:
         grid = list(itertools.product(alphas, betas))
-        tuned = [accuracy(epsilon, *steps, [TUNING_SEED])[0] for steps in grid]
-        steps = grid[int(np.argmax(tuned))]
+        if known_steps:
+            grid = [known_steps[str(epsilon)]["steps"]]
+        tuned = [accuracy(epsilon, *steps, [TUNING_SEED])[0] for steps in grid if len(grid) > 1]
+        steps = grid[int(np.argmax(tuned or [0]))]
         values = accuracy(epsilon, *steps, range(seeds))
         results[str(epsilon)] = {"steps": steps, "accuracies": values}
         print(name, method, epsilon, steps, f"{np.mean(values):.3f}", flush=True)
@@ -178,6 +180,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--methods", nargs="*", help="default: all")
+    parser.add_argument("--steps-of", help="take the steps chosen for this method, do not tune")
     parser.add_argument("--problems", nargs="*", default=list(methods()))
     parser.add_argument(
         "--table", action="store_true", help="print the table of the stored results"
@@ -196,9 +200,16 @@ def main():
     results = document.setdefault("results", {})
     if not options.calibrate:
         jobs = [
-            (name, method, document["multipliers"], options.seeds)
+            (
+                name,
+                method,
+                document["multipliers"],
+                options.seeds,
+                results[f"{name} {options.steps_of}"] if options.steps_of else None,
+            )
             for name in options.problems
             for method in methods()[name][-1]
+            if options.methods is None or method in options.methods
         ]
         with multiprocessing.get_context("spawn").Pool(options.jobs, maxtasksperchild=1) as pool:
             for name, method, values in pool.imap_unordered(measure, jobs, 1):
