@@ -50,6 +50,7 @@ from .algorithms.meha import meha as meha
 from .algorithms.momentum_tracking import momentum_tracking as momentum_tracking
 from .algorithms.mrbo import mrbo as mrbo
 from .algorithms.parts.optax_optimizers import with_optimizers as with_optimizers
+from .algorithms.parts.private_method import private as private
 from .algorithms.prometheus import prometheus as prometheus
 from .algorithms.push_diging import push_diging as push_diging
 from .algorithms.rsvrb import rsvrb as rsvrb

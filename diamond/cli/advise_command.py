@@ -12,9 +12,11 @@ from .plan_execution import prepare_jax
 from .terminal_tables import text_table
 
 if TYPE_CHECKING:
+    from ..advice.privacy_forecast import PrivacyForecast
     from ..advice.recommendation import Advice, Prospect
     from ..config.experiment_file import Experiment
     from ..interface.round_interface import Algorithm
+    from ..problem import Problem
 
 
 @app.command()
@@ -54,10 +56,13 @@ def advise(
             advice = measure_and_advise(
                 *setting, _select_algorithms(algorithm, experiment, batch, *problem_kind)
             )
+            forecasts = _forecast_privacy(experiment, problem)
         if json:
-            print_json(_as_json(advice))
+            privacy = {k: [f._asdict() for f in forecast] for k, forecast in forecasts.items()}
+            print_json(_as_json(advice) | ({"privacy": privacy} if privacy else {}))
         else:
             _print_advice(advice)
+            _print_privacy(forecasts)
 
 
 def _select_algorithms(
@@ -91,6 +96,44 @@ def _select_algorithms(
     )
     algorithms = build_algorithms(registry_names, batch)
     return algorithms | {part.label: part.build() for part in components}
+
+
+def _forecast_privacy(
+    experiment: "Experiment", problem: "Problem"
+) -> "dict[str, list[PrivacyForecast]]":
+    """Return what the budget of the file allows, for each of its private methods."""
+    from ..advice.privacy_forecast import forecast_privacy
+
+    if experiment.privacy is None:
+        return {}
+    return {
+        part.label: forecast_privacy(part.build(), problem, experiment.rounds)
+        for part in experiment.algorithm
+    }
+
+
+def _print_privacy(forecasts: "dict[str, list[PrivacyForecast]]") -> None:
+    from rich.console import Console
+
+    if not forecasts:
+        return
+    rows = [
+        [
+            label,
+            f.clipping,
+            f"{f.rounds:,}",
+            f"{f.noise_multiplier:.3g}",
+            f"{f.noise:.3g}",
+            f"{f.error:.2g}",
+            f.verdict,
+        ]
+        for label, group in forecasts.items()
+        for f in group
+    ]
+    epsilon = next(iter(forecasts.values()))[0].epsilon
+    columns = ["", "clipping", "rounds", "multiplier", "noise / clip", "error", ""]
+    title = f"what epsilon = {epsilon:g} allows: noise in the sites' mean direction of x"
+    Console(highlight=False).print(text_table(columns, rows, title))
 
 
 def _as_json(advice: "Advice") -> dict:

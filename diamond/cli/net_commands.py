@@ -142,6 +142,7 @@ def start(
         from ..hardware.compiler import run_inline
         from ..peers.timeouts import Timeouts
         from ..peers.warm_restart import prepare_folder
+        from ..privacy.ledger import carry_over
         from ..records.folder_recovery import unused_path
         from ..records.write_check import check_writable
         from .net_progress import show_site_progress
@@ -152,6 +153,8 @@ def start(
         if restart and folder.exists():
             old_folder = unused_path(folder)
             folder.rename(old_folder)
+            with private_files():
+                carry_over(old_folder, folder)
             print_message(
                 f"the earlier run is now in {old_folder}; the run starts again once all sites are "
                 f"started with --restart"

@@ -125,13 +125,17 @@ def report_site_errors() -> Iterator[None]:
         from ..peers.shutdown import Halted
         from ..peers.site_checkpoint import OtherRun
         from ..peers.timeouts import NeighbourTimeout
+        from ..privacy.ledger import BudgetExhausted, LedgerMismatch
 
         try:
             yield
         except (FloatingPointError, RunFailed) as error:
             print_message(str(error), "red")
             raise typer.Exit(DIVERGED) from None
-        except (BadBundle, OtherRun, DamagedJournal, Refused) as error:
+        except BudgetExhausted as error:
+            print_message(str(error), "red")
+            raise typer.Exit(FAILED) from None
+        except (BadBundle, OtherRun, DamagedJournal, Refused, LedgerMismatch) as error:
             print_message(str(error), "red")
             raise typer.Exit(BAD_INPUT) from None
         except Halted as error:

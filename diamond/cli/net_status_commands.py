@@ -87,6 +87,8 @@ def _format_answer(site: "Bundle", answer: dict[str, Any]) -> str:
         parts.append(
             f"has waited for {name(wait['agent'])} for {format_duration(wait['seconds'])}{reason}"
         )
+    if "epsilon" in answer:
+        parts.append(f"spent epsilon {answer['epsilon']:.3g} of {answer['budget']:g}")
     if answer["away"]:
         parts.append(f"continues without {', '.join(map(name, answer['away']))}")
     return "; ".join(parts)

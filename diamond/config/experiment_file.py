@@ -9,9 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from .components import Component, parse_literal, read_network
+from .privacy_section import PrivacySection
 from .problem_section import read_problem
 from .sweeps import read_algorithms
 from .validation_errors import BadExperiment, Mistake, collect_errors, nest_errors, translate_errors
@@ -73,6 +82,9 @@ class Experiment(BaseModel):
         problem: The problem: one of the gallery, or your own function.
         network: The network.
         algorithm: The method, or several for `diamond compare`.
+        privacy: Differential privacy of everything that a site sends, as in {epsilon = 8.0,
+            delta = 1e-5, clip = 1.0}; further keys are clipping ("row", "whole" or "auto"),
+            noise_multiplier and rounds.
     """
 
     model_config = ConfigDict(
@@ -97,6 +109,14 @@ class Experiment(BaseModel):
         Field(min_length=1),
     ]
     algorithm: Annotated[list[Component], BeforeValidator(_read_algorithms), Field(min_length=1)]
+    privacy: PrivacySection | None = None
+
+    @model_validator(mode="after")
+    def _protect_algorithms(self) -> "Experiment":
+        if self.privacy is not None:
+            parts = [self.privacy.protect(part, self.rounds) for part in self.algorithm]
+            object.__setattr__(self, "algorithm", parts)
+        return self
 
     @property
     def is_single_run(self) -> bool:
@@ -124,6 +144,7 @@ class Experiment(BaseModel):
         scalars = ["name", "rounds", "every", "sampling", "precision", "checkpoint_seconds"]
         optional = {name: getattr(self, name) for name in ("on_divergence", "devices")}
         optional |= {"stop": self.stop or None}
+        optional |= {"privacy": self.privacy and self.privacy.as_table(self.rounds)}
         optional |= {"measure": None if self.measure is None else unwrap(self.measure)}
         return tomli_w.dumps(
             {name: getattr(self, name) for name in scalars}

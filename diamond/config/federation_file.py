@@ -5,13 +5,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from ..network import Network
 from ..peers.deadline_setting import parse_deadline
 from ..peers.reachability import reachability_mistakes
 from ..records.manifest import RunOrigin
 from .components import Component, read_algorithm, read_network
+from .privacy_section import PrivacySection
 from .site_problem import check_federated_problem
 from .validation_errors import BadExperiment, Mistake, config_error, translate_errors
 
@@ -51,6 +60,8 @@ class Federation(BaseModel):
             connections and dials its neighbours; {address = "host:port", relay = true} for a site
             that also relays connections between such sites.
         relays: Table of relays without keys (`diamond net relay`): name = "host:port".
+        privacy: Differential privacy of everything that a site sends, as in an experiment; every
+            site keeps a ledger of it and stops before it would overspend.
         problem: Problem of the gallery on files at each site; without it, `--problem` names a
             function of your own.
     """
@@ -73,7 +84,15 @@ class Federation(BaseModel):
     algorithm: Annotated[Component, BeforeValidator(read_algorithm)]
     sites: dict[Site, OptionalAddress]
     relays: dict[Site, Address] = {}  # sites that relay, and relays without keys
+    privacy: PrivacySection | None = None
     problem: Annotated[dict[str, Any] | None, BeforeValidator(check_federated_problem)] = None
+
+    @model_validator(mode="after")
+    def _protect_algorithm(self) -> "Federation":
+        if self.privacy is not None:
+            protected = self.privacy.protect(self.algorithm, self.rounds)
+            object.__setattr__(self, "algorithm", protected)
+        return self
 
     def mistakes(self) -> list[Mistake]:
         """List inconsistencies between the components."""
@@ -99,6 +118,8 @@ class Federation(BaseModel):
         """Return the terms that the sites agree on as plain data, which `agreed` reads."""
         scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
         more = {name: getattr(self, name) for name in ("deadline", "clip", "measure", "problem")}
+        if self.privacy is not None:
+            more["privacy"] = self.privacy.as_table(self.rounds)
         return (
             {name: getattr(self, name) for name in scalars}
             | {name: value for name, value in more.items() if value is not None}

@@ -19,6 +19,7 @@ from ..metrics.evaluations import Every
 from ..metrics.measures import Measure, describe_measure, parse_measures, resolve_measure
 from ..metrics.stopping import Stop
 from ..network import Network
+from ..privacy.private_runs import check_private_run, privacy_of
 from ..problem import Problem
 from ..records.run import Run
 from ..records.run_inputs import check_same
@@ -133,6 +134,7 @@ def simulate(
     if on_divergence is None:
         finds_alpha = "alpha" in learned_names(algorithm) or hasattr(algorithm, "learned_values")
         on_divergence = "shrink" if can_shrink and finds_alpha else "stop"
+    check_private_run(algorithm, problem, rounds, rolls_back=on_divergence == "shrink")
     if isinstance(resume, Run):
         check_same(resume.inputs, network, algorithm)
         before, now = resume.config.get("measure", "exact"), describe_measure(measure)
@@ -142,6 +144,11 @@ def simulate(
     measures = parse_measures(measure, problem)
     own_metrics = (*problem.metrics, *(name for name, _ in measures.functions))
     stop = stopping.check_stop(stop, own_metrics, network.links)
+    if privacy_of(algorithm) is not None and (targets := stopping.without_budgets(stop)):
+        raise ValueError(
+            f"stop: when {next(iter(targets))} is reached depends on the rows without noise, which "
+            f"a private run refuses: stop by rounds, samples or bytes"
+        )
     measures.check_measured(list(stop), "stop")
     compute_is_measured = network.links is not None and network.links.compute is None
     timed_targets = {"seconds", *(["network_seconds"] if compute_is_measured else [])} & {*stop}
@@ -217,6 +224,7 @@ def check_arguments(
     """Reject arguments that are invalid or do not fit together."""
     check_setting(problem, network, rounds, every, sampling)
     check_algorithm(problem, network, algorithm)
+    check_private_run(algorithm, problem, rounds)
 
 
 def check_setting(

@@ -18,6 +18,8 @@ from ..peers.round_progress import AgentProgress
 from ..peers.site_agent import Agent, LocalMeasure
 from ..peers.site_run_folder import SiteRunFolder
 from ..peers.timeouts import Timeouts
+from ..privacy.ledger import read_or_create_key
+from ..privacy.private_runs import privacy_of, with_secret
 from ..problem import Problem
 from ..records.folder_writer import Writer
 from ..records.manifest import RunOrigin
@@ -112,6 +114,8 @@ def run(
     _check(rounds, seed, every)
     _check_changes(problem, network, algorithm, missing, deadline)
     site = load_bundle(bundle)
+    if privacy_of(algorithm) is not None:
+        algorithm = with_secret(algorithm, read_or_create_key(folder))
     agent = Agent(problem, network, algorithm, site.me.number, seed, sampling, clip)
     agent.measure = measure or agent.measure
     if tuple(agent.neighbours) != site.me.neighbours:

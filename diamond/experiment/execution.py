@@ -13,6 +13,7 @@ from ..core.pytrees import StateMismatch
 from ..engine.simulate import simulate
 from ..metrics.divergence import Diverged
 from ..metrics.stopping import stop_reason
+from ..privacy.private_runs import describe_privacy
 from ..problem import Problem
 from ..records.folder_recovery import read_manifest
 from ..records.folder_writer import Writer
@@ -125,11 +126,13 @@ def _restore_or_begin(
 def _initial_manifest(writer: Writer, job: Job, problem: Problem) -> Manifest:
     """Return the initial manifest of the run."""
     experiment = job.experiment
-    batch = experiment.algorithm[0].build().batch
-    settings = experiment.seed[0], experiment.rounds, experiment.every, batch, experiment.sampling
-    return initial_manifest(
+    algorithm, rounds = experiment.algorithm[0].build(), experiment.rounds
+    settings = experiment.seed[0], rounds, experiment.every, algorithm.batch, experiment.sampling
+    manifest = initial_manifest(
         _describe_origin(job, writer.path), problem, experiment.network[0].build(), *settings
     )
+    privacy = describe_privacy(algorithm, problem, rounds)
+    return manifest if privacy is None else manifest | {"privacy": privacy}
 
 
 def _record_changes(

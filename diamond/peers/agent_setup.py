@@ -13,6 +13,7 @@ from ..interface.round_interface import Algorithm
 from ..interface.traffic import check_robust_mixing, message_shapes
 from ..network import Network
 from ..network.mixing.robust_mixer import robust_receiver
+from ..privacy.private_runs import with_simulated_secret
 from ..problem import Problem
 from ..schedules.deferred import replace_deferred, specialize
 from .channel_codec import make_channel_codec
@@ -47,6 +48,7 @@ class AgentSetup:
         problem = problem.for_agent(number)
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
+        algorithm = with_simulated_secret(algorithm, number)
         specialized = specialize(algorithm, problem, network)
         self.algorithm, self.template = algorithm, _make_template(specialized)
         self.objectives = problem.objectives(algorithm.batch)

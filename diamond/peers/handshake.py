@@ -14,6 +14,7 @@ import numpy as np
 from .._version import __version__
 from ..core import pytrees
 from ..core.sampling import draw
+from ..privacy.private_runs import without_site_values
 from ..problem import Objectives, Rows
 from ..schedules.deferred import Deferred, replace_deferred
 from .site_agent import Agent
@@ -48,7 +49,9 @@ def _component_digests(agent: Agent) -> dict[str, str]:
             *_arrays(agent.problem.start(agent.seed)),
         ),
         "algorithm": _digest(
-            *_round_programs(agent), *_arrays(agent.template), *_deferred_rules(agent.algorithm)
+            *_round_programs(agent),
+            *_arrays(without_site_values(agent.template)),
+            *_deferred_rules(agent.algorithm),
         ),
         "network": _digest(
             weights.data, weights.indices, weights.indptr, *_describe_channels(agent)

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..auto import loss_monitor
 from ..hardware.program_cache import compile_once
+from ..privacy.ledger import PrivacyLedger
 from . import site_rollback, warm_restart, wire_format
 from .agent_programs import LocalResult
 from .audit import LOG
@@ -39,10 +40,12 @@ class ExchangeRunner:
         name: str,
         clock: RunClock,
         round_deadline: RoundDeadline | None = None,
+        ledger: PrivacyLedger | None = None,
     ):
         self.round_deadline = round_deadline
         self.agent, self.run, self.service, self.client = agent, run, service, client
         self.edges, self.run_blocking, self.name, self.clock = edges, run_blocking, name, clock
+        self.ledger = ledger  # of spent privacy, if messages are private
         sources, own_index = agent.sources, agent.sources.index(agent.number)
         names = [service.site_name(j) for j in sources]
         self.outlier_detector = OutlierDetector(sources, own_index, names, service.audit)
@@ -84,6 +87,11 @@ class ExchangeRunner:
 
         Each agent sends its neighbours the largest values it knows, as often as the diameter.
         """
+        if self.ledger is not None:
+            raise ValueError(
+                "this number is measured on the rows and sent without noise, which a private run "
+                "refuses: give all numbers of the method"
+            )
         for i in range(1, self.agent.links.diameter + 1):
             received = await self._exchange_arrays(t, [values], step + i)
             values = np.max([values, *(others for (others,) in received)], axis=0)
@@ -251,7 +259,13 @@ class ExchangeRunner:
         return self.publish(self.agent.tick(progress, exchange), await self.run_blocking(*call))
 
     def publish(self, t: int, arrays: list[Any], consensus_step: int = 0) -> list[Any]:
-        """Publish arrays as the message of exchange t, or before it."""
+        """Publish arrays as the message of exchange t, or before it.
+
+        Privacy is spent in the ledger first. Before round 0 only the x of an earlier run is sent,
+        which that run has paid for.
+        """
+        if self.ledger is not None and arrays and not consensus_step:
+            self.ledger.record(t, self.clock.round_of(t), arrays)
         envelope = Envelope(self.run, self.agent.number, t, consensus_step)
         try:
             self.service.publish(t, wire_format.encode(envelope, arrays), consensus_step)

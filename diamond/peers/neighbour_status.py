@@ -46,12 +46,13 @@ def validate_status(status: Mapping[str, Any], agents: int) -> dict[str, Any]:
         away = [_check_int(entry, agents) for entry in status["away"]]
         connected = [_check_int(entry, agents) for entry in status.get("connected", [])]
         state = sanitize_text(status["state"], 20)
+        privacy = {name: float(status[name]) for name in ("epsilon", "budget") if name in status}
     except (KeyError, TypeError, ValueError) as cause:
         raise FrameError(
             f"an answer that is no status ({sanitize_text(repr(cause), 80)})"
         ) from None
     where = {"agent": agent, "round": round, "rounds": rounds, "state": state}
-    return where | {"waiting": waiting, "away": away, "connected": connected}
+    return where | {"waiting": waiting, "away": away, "connected": connected} | privacy
 
 
 def _check_int(value: Any, limit: int = 2**31) -> int:

@@ -15,6 +15,8 @@ from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
 
 from ..hardware.program_cache import compile_once
+from ..privacy.ledger import BudgetExhausted, LedgerMismatch, open_ledger
+from ..privacy.private_runs import ledger_terms
 from ..schedules.deferred import deferred_names
 from . import warm_restart
 from .call_errors import RunFailed
@@ -111,8 +113,16 @@ class Node:
             self.edges, self.agent, self.deadline, self.run_blocking
         )
         peers = self.service, self.client, self.edges, self.run_blocking
+        terms = ledger_terms(self.agent.algorithm, self.agent.problem)
+        self.ledger = None if terms is None else open_ledger(self.folder, terms)
         self.exchange_runner = ExchangeRunner(
-            self.agent, self.run_digest, *peers, self.name, self.clock, self.round_deadline
+            self.agent,
+            self.run_digest,
+            *peers,
+            self.name,
+            self.clock,
+            self.round_deadline,
+            self.ledger,
         )
         self.checkpoints = CheckpointWriter(self.agent, self.run_digest, self.folder, *peers)
 
@@ -177,7 +187,7 @@ class Node:
             if 0 < progress.clock and progress.t < self.rounds:
                 await self.checkpoints.save(progress, self.service.outbox.copy())
             raise Halted(f"stopped after round {progress.t} of {self.rounds}, as asked") from None
-        except (FloatingPointError, RunFailed) as error:
+        except (FloatingPointError, RunFailed, BudgetExhausted, LedgerMismatch) as error:
             self.service.fail(str(error))
             await asyncio.sleep(self.timeouts.connect)  # so that the neighbours receive it
             raise

@@ -23,4 +23,7 @@ def describe_node(node: "Node") -> dict[str, Any]:
     late = edges.late if isinstance(edges, DeadlineEdges) else set()
     away = sorted({*edges.absent} | late) if edges else []
     position = {"agent": node.agent.number, "round": node.t, "rounds": node.rounds}
-    return position | {"state": state, "waiting": waiting, "away": away}
+    status: dict[str, Any] = position | {"state": state, "waiting": waiting, "away": away}
+    if node.ledger is not None:
+        status |= {"epsilon": node.ledger.spent, "budget": node.ledger.terms.epsilon}
+    return status

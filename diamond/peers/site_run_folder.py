@@ -11,6 +11,7 @@ from ..core.cost_counter import Cost
 from ..interface.traffic import count_traffic
 from ..metrics.divergence import cause_of_nonfinite, nonfinite_measures
 from ..metrics.link_costs import LinkCosts
+from ..privacy.ledger import BudgetExhausted
 from ..records.folder_recovery import last_round, read_manifest, unused_path
 from ..records.folder_writer import Writer
 from ..records.manifest import RunOrigin, current_time, initial_manifest
@@ -68,6 +69,8 @@ class SiteRunFolder:
         seconds = dict(zip(TIME_COLUMNS, times))
         entry |= {name: self.earlier_seconds[name] + seconds[name] for name in TIME_COLUMNS}
         entry |= self._link_seconds(progress, entry["seconds"] - entry["waited"])
+        if node.ledger is not None:
+            entry["epsilon"] = node.ledger.epsilon_at(progress.t)
         self.writer.append(entry, per_agent)
         self.writer.metrics.sync()
         self.entries.append(entry)
@@ -137,6 +140,9 @@ class SiteRunFolder:
         except (FloatingPointError, RunFailed) as error:
             self._write_outcome("diverged", str(error))
             raise
+        except BudgetExhausted as error:
+            self._write_outcome("interrupted", str(error))
+            raise
         except BaseException as error:
             is_stop = isinstance(error, KeyboardInterrupt | asyncio.CancelledError | Halted)
             self._write_outcome(
@@ -151,6 +157,8 @@ class SiteRunFolder:
         outcome: dict[str, Any] = {"status": status, "message": message, "wall_seconds": wall}
         if self.progress is not None and status != "interrupted":
             outcome |= {"finished": current_time(), **self._manifest_totals(self.progress)}
+        if self.node.ledger is not None:
+            outcome["privacy"] = self.node.ledger.summary()
         if self.progress is not None:
             self.writer.update_manifest(**outcome)
 
@@ -164,7 +172,9 @@ class SiteRunFolder:
         names = [site_name(self.node.names, i) for i in range(agent.network.agents)]
         network = manifest["network"] | ({"sites": names} if self.node.names else {})
         problem = manifest["problem"] | problem
-        return manifest | {"problem": problem, "network": network, "site": site}
+        ledger = self.node.ledger
+        privacy = {} if ledger is None else {"privacy": ledger.summary()}
+        return manifest | {"problem": problem, "network": network, "site": site} | privacy
 
     def _manifest_totals(self, progress: AgentProgress) -> dict[str, Any]:
         agent, lines = self.node.agent, self.writer.metrics.lines()

@@ -40,6 +40,7 @@ DIAGNOSTICS = {
     "curvature": "largest eigenvalue of g_yy",
     "solver_error": "error left in y*",
     "waited": "seconds waited for neighbours",
+    "epsilon": "privacy spent, epsilon",
 }
 COST_KEYS = {"gradients", "hvps", "jvps"}
 MANIFEST_KEYS = (
@@ -145,6 +146,9 @@ def _describe_run(run: StoredRun, step: int) -> dict[str, Any]:
         "algorithm": run.manifest["algorithm"]["name"],
         "options": to_strict_json(flatten_options(run.manifest["algorithm"].get("options") or {})),
         "history": {key: [round_number(entry.get(key)) for entry in entries] for key in keys},
+        **(
+            {"privacy": to_strict_json(privacy)} if (privacy := run.manifest.get("privacy")) else {}
+        ),
     }
 
 

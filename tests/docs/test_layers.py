@@ -24,6 +24,7 @@ LAYERS = [
     "torch",  # PyTorch modules and data sets as losses and rows
     "network",  # who talks to whom, and with which weights
     "schedules",  # schedules, and numbers left open until a run
+    "privacy",  # accounting of differential privacy, and a site's ledger
     "interface",  # a round as one agent sees it: what algorithms say, and engine run
     "hypergradient",  # estimates, and the exact one with y*(x)
     "auto",  # the rule that chooses step sizes
@@ -52,7 +53,7 @@ LEVEL = {name: level for level, name in enumerate(LAYERS)}
 APART = ["algorithms", "gallery", "engine", "data", "network"]
 MODULES = sorted(ROOT.rglob("*.py"))
 OPTIONAL = {"matplotlib", "PIL", "pooch", "platformdirs", "tqdm", "optax"}
-OPTIONAL |= {"tensorboardX", "mlflow", "wandb", "torch", "torchax"}
+OPTIONAL |= {"tensorboardX", "mlflow", "wandb", "torch", "torchax", "dp_accounting"}
 PEERS = {"msgpack", "cryptography"}  # of diamond/peers, which the package does not import
 
 

@@ -183,6 +183,7 @@ def main(folder: Path) -> Comparison:
     hypergradients = diamond.hypergradient.neumann(), diamond.hypergradient.check
     run: Run = diamond.simulate(problem, network, algorithm, rounds=2)
     assert diamond.with_optimizers(algorithm).batch == algorithm.batch
+    assert diamond.private(algorithm, epsilon=2, rounds=2).batch == algorithm.batch
     assert run.per_agent["consensus"].shape[1] == network.agents == problem.agents
     assert network.phases == (network,) and run.messages == network.count_messages(run.rounds)
     try:

@@ -158,15 +158,21 @@ class ComposedAlgorithm:
         """
         method = self
         if problem.lower_level == "none" and self.y is not None:
-            method = replace(self, directions=Gradient(), y=None, z=None, update_order="x")
+            method = self.without_lower_level()
         if problem.prox is not None:
             method = replace(method, x=_with_prox(method.x, problem.prox))
+        if hasattr(method.estimator, "specialize"):
+            method = method.estimator.specialize(method, problem)
         method = with_adaptive_steps(method, problem)
         share = 1.0 if method.y is None else method.y.communication.share_of_step
         if is_learned(method.x.optimizer) and not learned_names(method):
             parts = {f.name: getattr(method, f.name) for f in fields(method)}
             return AdaptiveAlgorithm(**parts, monitor=frequent_loss_monitor)
         return with_learned_steps(method, problem, share)
+
+    def without_lower_level(self) -> "ComposedAlgorithm":
+        """Return the method for a problem without a lower level."""
+        return replace(self, directions=Gradient(), y=None, z=None, update_order="x")
 
     def with_scaled_steps(self, factor: Number) -> "ComposedAlgorithm":
         """Return the method with steps `factor` times as long, except learned steps."""

@@ -30,6 +30,7 @@ DirectionsAndCost = tuple[list[Point], Cost]
 class Directions:
     """Defaults of directions: gradients of f and g at x, y and z, as sums of two parts."""
 
+    upper_variables: ClassVar[str] = "xz"  # variables whose directions use rows of f
     needs_strong_convexity: ClassVar[bool] = False
     allows_solved_lower_level: ClassVar[bool] = True  # y may be replaced by y*(x) during the run
     splits_levels: ClassVar[bool] = True  # into parts of f and of g

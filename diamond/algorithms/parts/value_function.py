@@ -36,6 +36,7 @@ class Moreau(Directions):
 
     c: Schedule
     gamma: Number
+    upper_variables = "xy"
     allows_solved_lower_level = False
 
     def start(self, x: Tree, y: Tree) -> Point:

@@ -59,6 +59,8 @@ function configuration(run) {
     ["network", `${network.name}, ${network.mixing} mixing`],
     ["rounds", `${run.rounds}, measured every ${run.every}`],
     ["mini-batch", `${run.batch} rows, sampling by ${run.sampling}`],
+    ["privacy", run.privacy && `epsilon ${format(run.privacy.spent)} of ${format(run.privacy.epsilon)}, ` +
+      `delta ${format(run.privacy.delta)}, noise multiplier ${format(run.privacy.noise_multiplier)}`],
     ["messages", run.messages?.toLocaleString("en")],
     ["device", [device, platform, precision].filter(Boolean).join(", ")],
     ["versions", named(versions).flat().join(" ")],

@@ -1,0 +1,1 @@
+"""Differential privacy: accounting of a mechanism, and the ledger of a site."""
