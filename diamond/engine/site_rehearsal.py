@@ -211,11 +211,11 @@ def rehearse(
             wire.close()
 
     _check(rounds, seed)
-    _check_changes(problems[0], network, algorithm)
     if clip is not None:
         warnings.warn(CLIP_WARNING, RuntimeWarning, stacklevel=2)
     if len(problems) != network.agents:
         raise ValueError(f"{len(problems)} problems for a network of {network.agents} agents")
+    _check_changes(problems[0], network, algorithm)
     return run_simulated(everyone())
 
 

@@ -8,7 +8,6 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import host_transfer
 from .communication_network import Network
 from .graphs import Mixing, _check_size, _draw_connected, _make_network
 
@@ -86,7 +85,9 @@ def wireless(
 def _check_positions(positions: Positions, agents: int | None) -> NDArray[np.float64]:
     """Return the positions of the agents, (agents, 2)."""
     try:
-        points = np.array(host_transfer.without_tensors(positions), float)
+        if hasattr(positions, "detach"):  # a tensor of PyTorch
+            positions = positions.detach().cpu().numpy()
+        points = np.array(positions, float)
     except (TypeError, ValueError):
         points = np.empty(0)
     if points.ndim != 2 or points.shape[1] != 2 or not len(points) or not np.isfinite(points).all():

@@ -60,8 +60,8 @@ def test_a_ledger_survives_kills_at_any_instant_and_never_says_less(tmp_path, mo
         sent.setdefault(self.number, {})[progress.t] = digest_arrays(arrays)
         return arrays
 
+    monkeypatch.setattr(Agent, "outgoing_arrays", watch)
     with all_killed_every(monkeypatch, cluster, 45):
-        monkeypatch.setattr(Agent, "outgoing_arrays", watch)
         found = cluster.run()
     assert cluster.deaths >= 3
     assert all(same_bits(one, other) for one, other in zip(found, calm, strict=True))

@@ -27,7 +27,7 @@ from .variables import STATIC, Point
 DirectionsAndCost = tuple[list[Point], Cost]
 
 
-class Directions:
+class DirectionDefaults:
     """Defaults of directions: gradients of f and g at x, y and z, as sums of two parts."""
 
     upper_variables: ClassVar[str] = "xz"  # variables whose directions use rows of f
@@ -57,7 +57,7 @@ class Directions:
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Gradient(Directions):
+class Gradient(DirectionDefaults):
     """Direction f_x(xi) of x."""
 
     variables: ClassVar[str] = "x"
@@ -81,7 +81,7 @@ class Gradient(Directions):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Implicit(Directions):
+class Implicit(DirectionDefaults):
     """Direction h(x, y) of x, the hypergradient, and g_y(zeta) of y."""
 
     hypergradient: Any = field()
@@ -115,7 +115,7 @@ class Implicit(Directions):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Carried(Directions):
+class Carried(DirectionDefaults):
     """Directions f_x(xi) - g_xy(zeta_0) z of x, g_y(zeta) of y, g_yy(zeta_0) z - f_y(xi) of z.
 
     With `differences` both products are differences of gradients of g at y + r z and y - r z.
@@ -213,7 +213,7 @@ class Carried(Directions):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Penalty(Directions):
+class Penalty(DirectionDefaults):
     """First-order directions of x, y and z with the lower level as a penalty.
 
     x: f_x(z) + lam (g_x(z) - g_x(y)), y: g_y, z: f_y / lam + g_y. The difference uses the same

@@ -23,7 +23,7 @@ from ...core.pytrees import Tree
 from ...core.sampling import Sample
 from ...problem import Objectives
 from ...schedules.step_schedules import Number, Schedule
-from .directions import Carried, Directions, DirectionsAndCost, is_large, one_pass
+from .directions import Carried, DirectionDefaults, DirectionsAndCost, is_large, one_pass
 from .variables import STATIC, Point
 
 TINY = 1e-30
@@ -31,7 +31,7 @@ TINY = 1e-30
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Moreau(Directions):
+class Moreau(DirectionDefaults):
     """Directions of the penalty c (g - v), with v the Moreau envelope of g in y."""
 
     c: Schedule
@@ -69,7 +69,7 @@ class Moreau(Directions):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Barrier(Directions):
+class Barrier(DirectionDefaults):
     """Directions grad f + lam grad q of x and y, with q = g - g(y') and y' constant.
 
     lam = max(eta - <grad f, grad q> / ||grad q||^2, 0) makes <grad q, direction> at least
@@ -115,7 +115,7 @@ class Barrier(Directions):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Regularized(Directions):
+class Regularized(DirectionDefaults):
     """Directions of `Carried` for g + mu_t ||y||^2 / 2."""
 
     mu: Schedule
