@@ -89,9 +89,9 @@ def test_clip_causes_a_warning(trial, command):
     examined = command("doctor", trial / "clipped" / "north", "--connect", "0.1")
     for output in (found, examined):
         assert "clip shortens honest messages too" in output.stderr.replace("\n", " ")
-    calm = command("doctor", trial / "trial" / "north", "--connect", "0.1")
-    assert "clip" not in calm.stderr
-    assert "no liar can be survived on this graph" in calm.stderr.replace("\n", " ")
+    without_clip = command("doctor", trial / "trial" / "north", "--connect", "0.1")
+    assert "clip" not in without_clip.stderr
+    assert "no liar can be survived on this graph" in without_clip.stderr.replace("\n", " ")
     with pytest.warns(RuntimeWarning, match="clip shortens honest messages too"):
         with pytest.raises(ValueError, match="0 problems"):
             rehearse([], diamond.network.ring(3), diamond.gt_sgd(), 3, clip=3.0)

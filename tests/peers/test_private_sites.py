@@ -50,7 +50,7 @@ def test_sites_without_keys_make_the_simulated_run():
 
 def test_a_ledger_survives_kills_at_any_instant_and_never_says_less(tmp_path, monkeypatch):
     """All die again and again: bits and ledger are those of a run without kills."""
-    calm = run_lockstep(make_agents(), ROUNDS)
+    undisturbed = run_lockstep(make_agents(), ROUNDS)
     cluster = Cluster(tmp_path, agents=make_agents())
     sent = {}
     publish = type(cluster.team[0]).outgoing_arrays
@@ -64,7 +64,7 @@ def test_a_ledger_survives_kills_at_any_instant_and_never_says_less(tmp_path, mo
     with all_killed_every(monkeypatch, cluster, 45):
         found = cluster.run()
     assert cluster.deaths >= 3
-    assert all(same_bits(one, other) for one, other in zip(found, calm, strict=True))
+    assert all(same_bits(one, other) for one, other in zip(found, undisturbed, strict=True))
     for agent in cluster.team:
         entries = lines_of(tmp_path / str(agent.number))
         assert [entry["round"] for entry in entries] == list(range(ROUNDS))  # one line a message
