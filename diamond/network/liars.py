@@ -1,4 +1,4 @@
-"""Agents that lie: what they send, and how many of them a graph can be defended against.
+"""Agents that lie: their false messages, and the number of liars that a graph withstands.
 
 A graph withstands b liars if, without any b agents, of any two groups of agents one has an agent
 with more than b neighbours outside its group (Vaidya, Tseng and Liang, 2012): no group can then be
@@ -41,7 +41,7 @@ class Liar:
 
     @property
     def function(self) -> LieFunction:
-        """What a receiver gets instead of a message, as a function (message, receiver, key)."""
+        """Function (message, receiver, key) that returns the false message."""
         return LIE_FUNCTIONS[self.lie] if isinstance(self.lie, str) else self.lie
 
 
