@@ -18,7 +18,7 @@ REACHED = 0.95  # share of the best pilot's decrease of the upper loss that is t
 
 
 class NetworkFacts(NamedTuple):
-    """What is known of a lower level that is large or not strongly convex."""
+    """Size and memory of a lower level that is large or not strongly convex."""
 
     numbers: int  # in y of an agent
     is_convex: bool

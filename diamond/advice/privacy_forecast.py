@@ -11,7 +11,7 @@ from ..problem import Problem
 
 
 class PrivacyForecast(NamedTuple):
-    """What a number of rounds costs within a budget.
+    """Noise that a number of rounds needs within a budget.
 
     `noise` is the norm of the noise in the sites' mean direction of x, relative to the clip, which
     no direction exceeds. Over the rounds noise averages out, directions do not: `error` = noise /

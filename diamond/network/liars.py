@@ -70,7 +70,7 @@ def tolerated_liars(graph: nx.Graph) -> int:
 
 
 def explain_undefended(graph: nx.Graph, liars: int) -> str:
-    """Return why no rule of mixing withstands so many liars on this graph; "" if one may."""
+    """Return why no rule of mixing withstands `liars` liars on this graph; "" if one may."""
     agents, least = len(graph), min(degree for _, degree in graph.degree)
     if agents <= 3 * liars:
         return f"of {agents} agents fewer than a third may lie"

@@ -38,7 +38,7 @@ class AnsweringEnd(Protocol):
     """Server of this site, as far as it answers on connections that the site has dialed."""
 
     def answer_on(self, packets: PacketStream, member: Member) -> OnRequest:
-        """Return what handles the requests of `member` on a connection dialed by this site."""
+        """Return the handler of requests of `member` on a connection dialed by this site."""
         ...
 
 
@@ -210,7 +210,7 @@ class RpcConnection:
             self._arrival.set_result(None)
 
     def _dispatcher(self, on_request: OnRequest) -> OnRequest:
-        """Return what handles all packets of a connection on which both ends ask."""
+        """Return the handler of all packets of a connection on which both ends ask."""
 
         def dispatch(number: int, code: int, body: memoryview) -> None:
             (on_request if code == REQUEST else self._on_packet)(number, code, body)
