@@ -33,9 +33,14 @@ def test_sites_take_the_predicted_network_seconds(tmp_path, team, kind, monkeypa
     run = diamond.simulate(
         shaped_links.problem(), network, shaped_links.ALGORITHM, rounds, every=rounds
     )
-    took, links = asyncio.run(shaped_links.run_sites(tmp_path / "shaped", team, rounds, **link))
-    ordered = link["latency"]  # first of all, what is to come is ordered
-    assert took == pytest.approx(ordered + run.history["network_seconds"][-1], rel=0.3)
+    expected = link["latency"] + run.history["network_seconds"][-1]  # what is to come is ordered
+    for attempt in range(4):  # a busy machine adds to the time, and never takes from it
+        folder = tmp_path / f"attempt{attempt}"
+        took, links = asyncio.run(shaped_links.run_sites(folder, team, rounds, **link))
+        assert took > 0.7 * expected
+        if took < 1.3 * expected:
+            break
+    assert took < 1.3 * expected
     sent = run.history["bytes"][-1] / len(links)
     asked, answered = np.array([[line.carried for line in pair] for pair in links.values()]).T
     assert (asked < 5_000).all()  # greetings, the first message, the end: the rest comes unasked
