@@ -70,7 +70,9 @@ def check_losses(problem: Any) -> int:
         values_by_name, has_gradient = jax.device_get(program(x, y, rows))
     tolerance = TOLERANCE if problem.has_lower_solution else NETWORK_TOLERANCE
     for name, values in values_by_name.items():
-        _check_average(name, problem.loaded_agents, values, y, tolerance)
+        loss, part = checked[name]
+        evaluate_twice = lambda agent: _evaluate_twice(loss, x, y, rows[part], agent)
+        _check_average(name, problem.loaded_agents, values, y, tolerance, evaluate_twice)
     if not has_gradient:
         raise ValueError(
             "lower: its gradient in y is zero at a random point for every agent; it must depend "
@@ -87,7 +89,7 @@ def _probe_rows(problem: Any, part: str) -> Tree:
 
 
 def _evaluate_on_rows(name: str, loss: Any, x: Tree, y: Tree, rows: Tree) -> tuple[jax.Array, ...]:
-    """Return the loss of all rows, the mean and size of single-row losses, and the loss twice."""
+    """Return the loss of all rows, and the mean and mean size of the losses of single rows."""
     loss = explain_errors(name, loss)
     value = loss(x, y, rows)
     if jnp.shape(value) != ():
@@ -96,8 +98,13 @@ def _evaluate_on_rows(name: str, loss: Any, x: Tree, y: Tree, rows: Tree) -> tup
             f"scalar: use jnp.mean"
         )
     singles = jax.vmap(lambda row: loss(x, y, jax.tree.map(lambda a: a[None], row)))(rows)
-    twice = loss(x, y, jax.tree.map(lambda a: jnp.concatenate([a, a]), rows))
-    return value, jnp.mean(singles), jnp.mean(jnp.abs(singles)), twice
+    return value, jnp.mean(singles), jnp.mean(jnp.abs(singles))
+
+
+def _evaluate_twice(loss: Any, x: Tree, y: Tree, rows: Tree, agent: int) -> float:
+    """Return the loss of one agent with each of its rows twice."""
+    twice = jax.tree.map(lambda a: np.concatenate([a[agent], a[agent]]), rows)
+    return float(jax.jit(loss)(x, y, twice))
 
 
 def _check_average(
@@ -106,16 +113,17 @@ def _check_average(
     values_of_agents: tuple[np.ndarray, ...],
     y: Tree,
     tolerance: float,
+    evaluate_twice: Callable[[int], float],
 ) -> None:
     """Reject a loss that is not finite or not an average over rows."""
-    for agent, value, average, size, twice in zip(agents, *values_of_agents):
+    for i, (agent, value, average, size) in enumerate(zip(agents, *values_of_agents)):
         if not np.isfinite(value):
             raise ValueError(
                 f"{name} is {value} on agent {agent}'s first rows, near the point that init "
                 f"gives; check its data and the loss for log(0), 0/0 or overflow"
             )
         if abs(value - average) > tolerance * max(abs(value), size, 1e-6):
-            is_sum = abs(twice - value) > 0.5 * abs(value - average)
+            is_sum = abs(evaluate_twice(i) - value) > 0.5 * abs(value - average)
             hint = " (it looks like a sum: use jnp.mean)" if is_sum else ""
             raise ValueError(
                 f"{name} is not an average over rows{hint}: on {PROBE} rows of agent {agent} it "
