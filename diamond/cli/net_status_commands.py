@@ -10,6 +10,8 @@ from .net_commands import net
 from .net_site_setup import BundleFolder, ConnectSeconds, OwnAddress, report_site_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..peers.roster import Bundle
 
 
@@ -22,6 +24,11 @@ def status(
         bool,
         typer.Option("--all", help="Ask all sites, from neighbour to neighbour; print a table."),
     ] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Serve a page of all sites on loopback until Ctrl-C.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port of that page; 0 selects a free port.")] = 0,
+    browser: Annotated[bool, typer.Option("--open", help="Open that page in the browser.")] = False,
     json: Json = False,
 ) -> None:
     """Print the round of this site and of its neighbours, or of all; and whom they wait for."""
@@ -32,6 +39,10 @@ def status(
 
         site = load_bundle(bundle)
         place, members = operator_address(bundle, site, listen), [site.me, *site.neighbours]
+        if live:
+            return _serve_overview(
+                site, lambda: asyncio.run(query_federation(site, connect, place)), port, browser
+            )
         answers = asyncio.run(
             query_federation(site, connect, place)
             if everywhere
@@ -99,9 +110,9 @@ def _print_overview(site: "Bundle", answers: dict[str, dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ..metrics.display import format_duration
+    from ..report.federation_page import describe_waits
 
-    name = lambda number: site.roster.members[number].name
+    names = [member.name for member in site.roster.members]
     has_losses = any("loss" in answer for answer in answers.values())
     table = Table(pad_edge=False, box=None, padding=(0, 2, 0, 0))
     for heading in ("site", "state", "round", "waits for", *(["loss"] if has_losses else [])):
@@ -110,9 +121,20 @@ def _print_overview(site: "Bundle", answers: dict[str, dict[str, Any]]) -> None:
         if "error" in answer:
             table.add_row(site_name, answer["error"])
             continue
-        waits = [f"{name(w['agent'])} ({format_duration(w['seconds'])})" for w in answer["waiting"]]
-        waits += [f"{name(number)} (away)" for number in answer["away"]]
+        waits = describe_waits(names, answer)
         position = f"{answer['round']} of {answer['rounds']}"
         loss = [f"{answer['loss']:.4g}" if "loss" in answer else ""] if has_losses else []
         table.add_row(site_name, answer["state"], position, ", ".join(waits), *loss)
     Console(highlight=False).print(table)
+
+
+def _serve_overview(site: "Bundle", query: "Callable[[], Any]", port: int, browser: bool) -> None:
+    """Serve the page of all sites on loopback until Ctrl-C."""
+    from ..report.federation_page import SiteGraph, make_federation_server
+    from ..report.loopback_server import serve_until_interrupted
+
+    members = site.roster.members
+    edges = [(m.number, j) for m in members for j in m.neighbours if m.number < j]
+    federation = SiteGraph(site.roster.federation, [m.name for m in members], edges)
+    on_ready = lambda address: typer.echo(f"{address}  (stop with Ctrl-C)")
+    serve_until_interrupted(make_federation_server(federation, query, port), browser, on_ready)

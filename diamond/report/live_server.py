@@ -1,18 +1,16 @@
 """Live report page on loopback that refreshes while runs continue."""
 
 import hashlib
-import webbrowser
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 from ..records.folder_reader import open_runs
+from .loopback_server import HOST, LoopbackHandler, serve_until_interrupted
 from .report_page import render_report
 from .report_payload import collect_report_data, dump_compact
-
-HOST = "127.0.0.1"
 
 
 def serve(
@@ -31,15 +29,7 @@ def serve(
         open_browser: Open the page in the browser.
         on_ready: Called with the address once the server answers.
     """
-    with make_server(folder, port) as running:
-        address = f"http://{HOST}:{running.server_port}/"
-        on_ready(address)
-        if open_browser:
-            webbrowser.open(address)
-        try:
-            running.serve_forever()
-        except KeyboardInterrupt:
-            pass
+    serve_until_interrupted(make_server(folder, port), open_browser, on_ready)
 
 
 def make_server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
@@ -56,48 +46,24 @@ def folder_stamp(folder: Path) -> str:
     return hashlib.sha256(repr(stats).encode()).hexdigest()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LoopbackHandler):
     """Request handler: `/` is the page, `/data.json` its numbers; nothing else is served."""
 
     def __init__(self, folder: Path, *args: object):
         self.folder = folder
         super().__init__(*args)  # type: ignore[arg-type]
 
-    def do_GET(self) -> None:
-        port = self.server.server_port  # type: ignore[attr-defined]
-        if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
-            # DNS rebinding: a page from another host must not read the runs.
-            self.send_error(HTTPStatus.FORBIDDEN, f"only http://{HOST}:{port}/ is answered")
-            return
-        try:
-            self._answer()
-        except ConnectionError:
-            pass  # the browser disconnected
-        except (OSError, ValueError) as error:
-            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, explain=str(error))
-
-    def _answer(self) -> None:
+    def answer(self) -> None:
+        """Answer the request, or say that nothing has changed."""
         etag = f'"{folder_stamp(self.folder)}"'
         if self.path == "/":
             page = render_report(collect_report_data([self.folder]), live=True)
-            self._send(page, "text/html; charset=utf-8", etag)
+            self.send_text(page, "text/html; charset=utf-8", etag)
         elif self.path != "/data.json":
             self.send_error(HTTPStatus.NOT_FOUND)
         elif self.headers.get("If-None-Match") == etag:
             self.send_response(HTTPStatus.NOT_MODIFIED)
             self.end_headers()
         else:
-            self._send(dump_compact(collect_report_data([self.folder])), "application/json", etag)
-
-    def _send(self, text: str, content_type: str, etag: str) -> None:
-        body = text.encode()
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("ETag", etag)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Print nothing: the terminal belongs to the user."""
+            data = dump_compact(collect_report_data([self.folder]))
+            self.send_text(data, "application/json", etag)
