@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import LOWER, quad, ring
+from units import in_units
 
 import diamond
 from diamond.algorithms.parts import local_work
@@ -50,31 +51,13 @@ def test_trackers_add_up_to_directions():
     np.testing.assert_allclose(run.state.u.sum(0), run.state.p.sum(0), atol=1e-12)
 
 
-def scaled(problem, x_scale, y_scale, value):
-    """The same problem in other units of x, y, and of both losses."""
-    f, g = problem.upper, problem.lower
-    rows = [[part[i] for i in range(problem.agents)] for part in map(problem.rows.get, PARTS)]
-    x, y = problem.start(0)
-    return Problem(
-        lambda x, y, r: value * f(x / x_scale, y / y_scale, r),
-        lambda x, y, r: value * g(x / x_scale, y / y_scale, r),
-        lambda key: (x * x_scale, y * y_scale),
-        *rows,
-        shuffle=False,
-    )
-
-
-PARTS = ("train", "valid")
-
-
 @pytest.mark.parametrize(
     ("x_scale", "y_scale", "value"),
     [(1e6, 1.0, 1.0), (1.0, 1e-6, 1.0), (1.0, 1.0, 1e6), (1e-6,) * 3],
 )
 def test_units_do_not_matter(x_scale, y_scale, value):
-    problem = quad()
-    changed = scaled(problem, x_scale, y_scale, value)
-    runs = [diamond.simulate(p, ring(4), solve(batch=3), 30, every=30) for p in (problem, changed)]
+    problems = in_units(quad()), in_units(quad(), x_scale, y_scale, value)
+    runs = [diamond.simulate(p, ring(4), solve(batch=3), 30, every=30) for p in problems]
     np.testing.assert_allclose(np.asarray(runs[1].x) / x_scale, runs[0].x, rtol=1e-6, atol=1e-9)
     assert [list(r.costs["gradients"]) for r in runs] == [list(runs[0].costs["gradients"])] * 2
 
@@ -197,7 +180,7 @@ def test_a_run_that_is_lost_rolls_back_and_continues_with_smaller_steps():
         poison = jnp.where(jnp.sum(x**2) > far**2, jnp.nan, 1.0)
         return poison * given.upper(x, y, rows)
 
-    rows = [[given.rows[part][i] for i in range(4)] for part in PARTS]
+    rows = [[given.rows[part][i] for i in range(4)] for part in ("train", "valid")]
     start = lambda key: given.start(0)
     problem = Problem(upper, given.lower, start, *rows, shuffle=False)
     with pytest.warns(RuntimeWarning, match="back to round 0 with steps"):

@@ -1,12 +1,11 @@
 """Numbers that a method learns: curvature, steps and z against what they are in closed form."""
 
-from copy import copy
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import final_progress, quad, ring, same_bits
+from units import in_units
 
 import diamond
 from diamond import hypergradient as hg
@@ -109,11 +108,7 @@ def test_agents_come_to_the_same_step():
 def test_steps_do_not_depend_on_units(name):
     """The same trajectory for x in other units, to rounding."""
     make, scale = getattr(diamond, name), 2.0**20
-    problem, other = quad(), copy(quad())
-    f, g, start = other.upper, other.lower, other.init
-    other.upper = lambda x, y, rows: f(x / scale, y, rows)
-    other.lower = lambda x, y, rows: g(x / scale, y, rows)
-    other.init = lambda key: (scale * start(key)[0], start(key)[1])
+    problem, other = in_units(quad()), in_units(quad(), scale)
     batch = {} if name == "itd" else {"batch": 3}
     one, two = (
         final_progress(given, ring(4), make(**batch), 12).state.x for given in (problem, other)
