@@ -38,8 +38,9 @@ class Suite:
     @property
     def pairs(self) -> list[tuple[BenchmarkCase, str]]:
         """List (case, method) for the methods that solve the case."""
+        suitable = [suitable_methods(case) for case in self.cases]
         return [
-            (case, m) for case in self.cases for m in self.methods if m in suitable_methods(case)
+            (case, m) for case, fit in zip(self.cases, suitable) for m in self.methods if m in fit
         ]
 
     @property

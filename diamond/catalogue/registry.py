@@ -21,9 +21,7 @@ LEVELS = ("personal", "common", "none")
 
 def names() -> list[str]:
     """Return the names of all methods, of this package and of other packages."""
-    modules = [m.name for m in pkgutil.iter_modules(algorithms.__path__)]
-    package_names = {name for name in modules if name[0] != "_" and name != "parts"}
-    return sorted(package_names | {*_entry_point_methods()})
+    return sorted(_package_methods() | {*_entry_point_methods()})
 
 
 def maker(name: str) -> Callable[..., Any]:
@@ -33,6 +31,13 @@ def maker(name: str) -> Callable[..., Any]:
     if name not in names():
         raise ValueError(f"no algorithm {name!r}; {did_you_mean(name, names())}")
     return getattr(importlib.import_module(f"{algorithms.__name__}.{name}"), name)
+
+
+@cache
+def _package_methods() -> frozenset[str]:
+    """Return the methods of this package, cached because it lists a folder."""
+    modules = [module.name for module in pkgutil.iter_modules(algorithms.__path__)]
+    return frozenset(name for name in modules if name[0] != "_" and name != "parts")
 
 
 @cache

@@ -68,8 +68,11 @@ def test_norms_of_directions_are_those_of_the_state():
 @pytest.mark.parametrize("level", ["personal", "common", "none"])
 def test_lanes_and_devices_measure_the_same(measure, level):
     problem = quad(lower_level=level)
-    method = {"personal": diamond.gt_sgd, "common": diamond.dsbo, "none": diamond.gt_sgd}[level]
-    algorithm = method(batch=3)
+    algorithm = {
+        "personal": diamond.gt_sgd(0.1, 0.2, batch=3),
+        "common": diamond.dsbo(0.1, 0.2, batch=3),
+        "none": diamond.gt_sgd(0.1, batch=3),
+    }[level]
     inputs = dict(every=3, measure=measure)
     alone = diamond.simulate(problem, ring(4), algorithm, 6, **inputs).history
     (lane,) = simulate_many(problem, ring(4), [(algorithm, 0)], 6, batched=True, **inputs)

@@ -17,7 +17,8 @@ from tests.problem.test_networks_below import network_problem
 
 def test_sharded_runs_equal_those_of_one_device():
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    environment |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
+    environment |= {"XLA_FLAGS": flags}
     environment |= {"JAX_ENABLE_X64": "0"}
     command = [sys.executable, "-W", "ignore", "-m", "tests.engine.sharded_model_runs"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
