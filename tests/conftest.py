@@ -15,6 +15,7 @@ from pathlib import Path
 # processes of the tests.
 FAST_COMPILE_FLAGS = {
     "xla_backend_optimization_level": "0",
+    "xla_llvm_disable_expensive_passes": "true",
     "xla_cpu_use_fusion_emitters": "false",
     "xla_cpu_parallel_codegen_split_count": "1",
 }

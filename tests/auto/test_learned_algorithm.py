@@ -104,7 +104,10 @@ def test_agents_come_to_the_same_step():
     assert alpha.max() < 1.3 * alpha.min()
 
 
-@pytest.mark.parametrize("name", ["diamond", "dsgd", "extra", "f2sa", "itd", "stable", "vrbo"])
+SLOW = (pytest.param(name, marks=pytest.mark.slow) for name in ("itd", "stable", "vrbo"))
+
+
+@pytest.mark.parametrize("name", ["diamond", "dsgd", "extra", "f2sa", *SLOW])
 def test_steps_do_not_depend_on_units(name):
     """The same trajectory for x in other units, to rounding."""
     make, scale = getattr(diamond, name), 2.0**20
