@@ -29,6 +29,8 @@ from .round_program import (
     without_shared_buffers,
 )
 
+IN_TURN = 1_000_000  # numbers in y from which agents of a CPU take turns: below, that is slower
+
 
 class SingleDevice(SingleRunBackend):
     """Backend with all agents on one device."""
@@ -65,7 +67,8 @@ class SingleDevice(SingleRunBackend):
         """Return the program of the rounds: agents one after another need the least memory."""
         if not self.donates:
             return run_rounds
-        in_turn = memory == "least" or jax.default_backend() == "cpu"
+        is_huge = self.inputs[0].lower_size >= IN_TURN
+        in_turn = memory == "least" or (is_huge and jax.default_backend() == "cpu")
         return run_rounds_in_place if in_turn else donating_run_rounds
 
     agents: int | None = None  # no padding
