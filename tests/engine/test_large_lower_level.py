@@ -8,6 +8,7 @@ import pytest
 import diamond
 from diamond.algorithms.parts import directions
 from diamond.core.sampling import key
+from diamond.engine import single_device
 from diamond.engine.forecast import forecast
 from diamond.engine.host_rollback_policy import HostRollbackPolicy
 from diamond.engine.round_program import donating_run_rounds, run_rounds_in_place
@@ -154,6 +155,7 @@ def test_agents_in_turn_end_where_agents_side_by_side_do(monkeypatch, name):
     for limit in (10, 20_000):
         monkeypatch.setattr(bilevel_problem, "LARGE", limit)
         monkeypatch.setattr(directions, "LARGE", limit)
+        monkeypatch.setattr(single_device, "IN_TURN", limit)
         problem = network_problem(convex=False)
         options = {"backend": SingleDevice(problem, NETWORK, 4, "blocks")}
         in_turn = options["backend"].rounds.program is run_rounds_in_place
