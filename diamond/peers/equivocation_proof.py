@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from ..records.checkpoint import replace_file
 from .call_errors import Refused
+from .membership import verify_issuer
 from .signed_statement import Identity, Statement, read_identity, read_statement
 from .wire_format import FrameError
 
@@ -98,14 +98,12 @@ def read_proof(path: Path, ca: bytes) -> tuple[EquivocationProof, int]:
         first, second = map(_read_entry, document["statements"])
         first_exchange = int(document.get("out_from_exchange", 0))
         certificate = x509.load_pem_x509_certificate(document["certificate"].encode())
-        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
+        verify_issuer(certificate, ca)
         identity = read_identity(certificate)
     except BadProof:
         raise
-    except (InvalidSignature, Refused):
-        raise BadProof(
-            f"{path}: its certificate is not of a site of this federation's authority"
-        ) from None
+    except Refused as cause:
+        raise BadProof(f"{path}: {cause}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as cause:
         raise BadProof(f"{path} cannot be read ({type(cause).__name__}: {cause})") from None
     try:

@@ -84,7 +84,7 @@ class Node:
 
     def __post_init__(self) -> None:
         start = "onward" if warm_restart.is_warm_restart(self.folder) else "anew"
-        missing = describe_policy(self.missing, self.deadline) + " signed" * bool(self.sign)
+        missing = describe_policy(self.missing, self.deadline, self.sign is not None)
         self.digests = compute_digests(self.agent, self.rounds, missing, start)
         self.run_digest = self.digests["run"]
         self.clock = RunClock(self.agent, self.rounds, self.missing == "continue")
@@ -199,8 +199,6 @@ class Node:
         finally:
             self.client.close()
             await self.checkpoints.cancel()
-            if self.signatures:
-                self.signatures.record.close()
             if self.round_deadline:
                 self.round_deadline.close()
             if self.edges:

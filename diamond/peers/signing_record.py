@@ -6,10 +6,12 @@ stops instead. An entry is written before its message is sent, and survives the 
 process. `--restart` and `--onward` keep the record.
 """
 
+import os
 import shutil
 import struct
+import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from .site_checkpoint import OtherRun
 
@@ -30,7 +32,7 @@ class SigningRecord:
 
     def __init__(self, folder: Path | None):
         self._digests: dict[Entry, bytes] = {}
-        self._file: BinaryIO | None = None
+        self._descriptor: int | None = None
         if folder is None:
             return
         folder.mkdir(parents=True, exist_ok=True)
@@ -39,8 +41,9 @@ class SigningRecord:
         whole = len(content) // ENTRY.size * ENTRY.size  # the rest was never sent
         for *entry, digest in ENTRY.iter_unpack(content[:whole]):
             self._digests[tuple(entry)] = digest
-        self._file = open(path, "ab", buffering=0)
-        self._file.truncate(whole)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        weakref.finalize(self, os.close, self._descriptor)
+        os.truncate(self._descriptor, whole)
 
     def record(self, statement: "Statement", round: int) -> None:
         """Record a statement before it is sent; raise `SignedBefore` if another one was."""
@@ -57,13 +60,8 @@ class SigningRecord:
                 f"with --restart"
             )
         self._digests[entry] = statement.digest
-        if self._file is not None:
-            self._file.write(ENTRY.pack(*entry, statement.digest))
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
+        if self._descriptor is not None:
+            os.write(self._descriptor, ENTRY.pack(*entry, statement.digest))
 
 
 def carry_record(old: Path, new: Path) -> None:

@@ -40,7 +40,7 @@ class TwoFaced(Mortal):
         publish = runner.publish
 
         def get(t, step=0):
-            is_false = self.recipient in self.victims and (t, step) in self.false_frames
+            is_false = self.deceives(self.recipient, t) and (t, step) in self.false_frames
             return self.false_frames[t, step] if is_false else originals[0](t, step)
 
         def send_available(j, publisher):
@@ -61,6 +61,9 @@ class TwoFaced(Mortal):
 
         outbox.get, service._send_available = get, send_available
         service._available_response, runner.publish = available_response, publish_both
+
+    def deceives(self, j, t):
+        return j in self.victims
 
     def attach(self, t, step, parts):
         signer = self.signatures.signer
