@@ -8,7 +8,6 @@ exchange with different digests prove that it told them different things.
 
 import hashlib
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgpack
@@ -19,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from .call_errors import Refused
 from .membership import find_holder, read_claim, verify_certificate
-from .roster import SIGNATURE_ALGORITHM, Bundle
+from .roster import SIGNATURE_ALGORITHM, Bundle, Roster
 from .wire_format import FrameError
 
 CONTEXT = b"diamond: message of a site\0"
@@ -104,17 +103,13 @@ def read_identity(certificate: x509.Certificate) -> Identity:
     return Identity(claim.site, claim.version, key, certificate)
 
 
-@lru_cache(maxsize=1024)
-def _verified_identity(content: bytes, ca: bytes) -> Identity:
-    return read_identity(verify_certificate(content, ca))
-
-
 class StatementSigner:
     """Signer of a site; `bundle` returns its newest credentials."""
 
     def __init__(self, bundle: Callable[[], Bundle]):
         self.bundle = bundle
         self._source: tuple[bytes, bytes] = b"", b""
+        self._holders: tuple[Roster | None, dict[bytes, tuple[int, Identity]]] = None, {}
         self._use(bundle())
 
     def _use(self, bundle: Bundle) -> None:
@@ -138,8 +133,13 @@ class StatementSigner:
     def identify(self, certificate: bytes) -> tuple[int, Identity]:
         """Return the number and identity of the site of a certificate; raises `Refused`."""
         bundle = self.bundle()
-        identity = _verified_identity(certificate, bundle.ca)
-        holder = find_holder(identity.certificate, bundle.roster)
-        if holder is None or holder.name != identity.site:
-            raise Refused("its certificate is not of a site of this roster")
-        return holder.number, identity
+        if self._holders[0] is not bundle.roster:
+            self._holders = bundle.roster, {}
+        found = self._holders[1].get(certificate)
+        if found is None:
+            identity = read_identity(verify_certificate(certificate, bundle.ca))
+            holder = find_holder(identity.certificate, bundle.roster)
+            if holder is None or holder.name != identity.site:
+                raise Refused("its certificate is not of a site of this roster")
+            found = self._holders[1][certificate] = holder.number, identity
+        return found
