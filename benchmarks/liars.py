@@ -126,7 +126,7 @@ def main(rounds: int, seeds: int = 1) -> None:
 
 
 def measure_time(turns: int) -> None:
-    """Processor time of rounds in which nobody lies, in short turns, so that other work meets all alike."""
+    """Processor time of rounds in which nobody lies, in short turns, beside other work."""
     for width, count, block in SIZES:
         problem = make_problem("logistic", count, width)
         runs = {name: compiled_rounds(problem, net, block) for name, net in NETWORKS.items()}
