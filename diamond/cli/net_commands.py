@@ -140,6 +140,7 @@ def start(
         from ..config.federation_file import origin
         from ..engine.site_rehearsal import run
         from ..hardware.compiler import run_inline
+        from ..peers.signing_record import carry_record
         from ..peers.timeouts import Timeouts
         from ..peers.warm_restart import prepare_folder
         from ..privacy.ledger import carry_over
@@ -155,6 +156,7 @@ def start(
             folder.rename(old_folder)
             with private_files():
                 carry_over(old_folder, folder)
+                carry_record(old_folder, folder)
             print_message(
                 f"the earlier run is now in {old_folder}; the run starts again once all sites are "
                 f"started with --restart"
@@ -196,6 +198,7 @@ def start(
                 federation.measure,
                 share_loss,
                 federation.deadline,
+                federation.signed,
             )
         x = compute_digest(final.state.x)
         if json:

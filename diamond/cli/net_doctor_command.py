@@ -38,6 +38,7 @@ def doctor(
     """Test the connection to every neighbour of this site; say who dials, and why one fails."""
     with report_site_errors(), load_site(bundle) as (site, federation):
         from ..hardware.memory import format_bytes
+        from ..network.comparison_paths import describe_comparison
         from ..network.liars import describe_defense
         from ..peers.deadline_setting import describe_policy
         from ..peers.edge_check import check_edges
@@ -56,7 +57,8 @@ def doctor(
                 site_problem(problem, data, site, federation), site.me.name
             )
             agent = Agent(problem_built, *parts, *sampling_settings)
-            policy = describe_policy(federation.missing, federation.deadline)
+            settings = federation.missing, federation.deadline, federation.signed
+            policy = describe_policy(*settings)
             digests = compute_digests(agent, federation.rounds, policy)
             estimates = estimate_resources(agent, federation.every, federation.missing)
             disk, memory = map(format_bytes, estimates)
@@ -64,6 +66,10 @@ def doctor(
                 f"messages and checkpoints take at most {disk} of disk and {memory} of memory"
             )
         print_message(describe_defense(federation.build_network()))
+        if federation.signed:
+            members = site.roster.members
+            neighbours = [member.neighbours for member in members]
+            print_message(describe_comparison(neighbours, [member.name for member in members]))
         limits, own_place = Timeouts(connect, 1.5 * connect), operator_address(bundle, site, listen)
         results = asyncio.run(check_edges(site, digests, limits, own_place))
         if json:

@@ -100,6 +100,9 @@ def _format_answer(site: "Bundle", answer: dict[str, Any]) -> str:
         )
     if "epsilon" in answer:
         parts.append(f"spent epsilon {answer['epsilon']:.3g} of {answer['budget']:g}")
+    if "liars" in answer:
+        names = ", ".join(map(name, answer["liars"]))
+        parts.append(f"has proof that {names} told different neighbours different things")
     if answer["away"]:
         parts.append(f"continues without {', '.join(map(name, answer['away']))}")
     return "; ".join(parts)
@@ -126,6 +129,12 @@ def _print_overview(site: "Bundle", answers: dict[str, dict[str, Any]]) -> None:
         loss = [f"{answer['loss']:.4g}" if "loss" in answer else ""] if has_losses else []
         table.add_row(site_name, answer["state"], position, ", ".join(waits), *loss)
     Console(highlight=False).print(table)
+    for site_name, answer in answers.items():
+        for number in answer.get("liars", []):
+            typer.echo(
+                f"{site_name} has proof that {names[number]} told different neighbours different "
+                f"things: `diamond net proof` verifies the file in its run folder"
+            )
 
 
 def _serve_overview(site: "Bundle", query: "Callable[[], Any]", port: int, browser: bool) -> None:

@@ -52,6 +52,8 @@ class Federation(BaseModel):
         deadline: Time after which a round continues without a late neighbour: seconds, or a
             multiple of the usual duration, as in "1.5 median"; needs missing = "continue".
         clip: Limit of the influence of one neighbour, in multiples of the median difference.
+        signed: Sign all messages, so that a site that tells different neighbours different things
+            is found, with a proof, and its messages are no longer used.
         measure: "cheap" never solves the lower level for a measurement; the default is
             "exact", and "cheap" if y is large or the lower level is not convex.
         network: The network, with one agent per site.
@@ -80,6 +82,7 @@ class Federation(BaseModel):
     deadline: Annotated[float | str | None, AfterValidator(_check_deadline)] = None
     clip: Annotated[float, Field(ge=1)] | None = None  # limit in multiples of the usual
     measure: Literal["exact", "cheap"] | None = None  # "cheap" never solves the lower level
+    signed: bool = False  # neighbours compare signed digests of messages
     network: Annotated[Component, BeforeValidator(read_network)]
     algorithm: Annotated[Component, BeforeValidator(read_algorithm)]
     sites: dict[Site, OptionalAddress]
@@ -118,6 +121,7 @@ class Federation(BaseModel):
         """Return the terms that the sites agree on as plain data, which `agreed` reads."""
         scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
         more = {name: getattr(self, name) for name in ("deadline", "clip", "measure", "problem")}
+        more["signed"] = self.signed or None
         if self.privacy is not None:
             more["privacy"] = self.privacy.as_table(self.rounds)
         return (

@@ -58,6 +58,7 @@ def run(
     measure: LocalMeasure | None = None,
     share_loss: bool = False,
     deadline: float | str | None = None,
+    signed: bool = False,
 ) -> AgentProgress:
     """Run this site's part of a federated run, from its checkpoint in `folder` if there is one.
 
@@ -91,6 +92,8 @@ def run(
         share_loss: let all sites of the federation see the local loss (`net status --all`).
         deadline: seconds, or text such as "1.5 median", after which a round continues without a
             late neighbour (`peers.round_deadline`); needs missing="continue".
+        signed: sign all messages and compare what neighbours received (`peers.signed_messages`);
+            equal at all sites.
 
     Returns:
         The progress, once this agent and all its neighbours have finished.
@@ -109,6 +112,8 @@ def run(
     from ..peers.roster import load_bundle
     from ..peers.rpc import RpcClient
     from ..peers.server import Server
+    from ..peers.signed_messages import sign_messages
+    from ..peers.signed_statement import StatementSigner
     from ..peers.wire_format import max_frame_bytes
 
     _check(rounds, seed, every)
@@ -139,7 +144,9 @@ def run(
         async with RpcClient(credentials, max_bytes, limits) as client:
             names = {member.number: member.name for member in site.roster.members}
             fixed = agent, rounds, client, folder, every, limits
-            node = Node(*fixed, missing=missing, names=names, deadline=deadline)
+            signer = partial(StatementSigner, lambda: credentials.bundle)
+            sign = partial(sign_messages, signer()) if signed else None
+            node = Node(*fixed, missing=missing, names=names, deadline=deadline, sign=sign)
             folder_writer = SiteRunFolder(writer, node, origin, config)
             node.on_round = partial(_noted, folder_writer, listener)
             if listener:

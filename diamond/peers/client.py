@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import wire_format
 from .call_errors import Refused, RunMismatch, Unreachable
@@ -15,6 +15,9 @@ from .site_rollback import NeighbourRolledBack, RunClock
 from .subscription import Subscription
 from .timeouts import Timeouts, WaitRecord, retry_until_answered
 from .wire_format import MAX_REQUEST_BYTES, Envelope, Frame, FrameError, Layout, MessageRequest
+
+if TYPE_CHECKING:
+    from .signed_messages import SignedMessages
 
 MAX_NOTICE_BYTES = 1024  # a rollback notice is shorter
 
@@ -45,10 +48,11 @@ class NeighbourClient:
         timeouts: Timeouts,
         service: Service,
         clock: RunClock,
+        signatures: "SignedMessages | None" = None,
     ):
         self.agent, self.digests, self.transport = agent, digests, transport
         self.timeouts, self.service, self.last_tick = timeouts, service, service.last_tick
-        self.clock = clock
+        self.clock, self.signatures = clock, signatures
         self.first_tick = 0  # first tick of this session
         self.wait_records = {j: WaitRecord() for j in agent.neighbours}
         self.neighbour_status = {j: NeighbourStatus() for j in agent.neighbours}
@@ -149,7 +153,8 @@ class NeighbourClient:
             raise NeighbourRolledBack
         is_last = t == self.last_tick and not consensus_step
         expected = () if is_last else self.agent.layout_at(t) if layout is None else layout
-        return wire_format.decode(message, envelope, expected)
+        decode = self.signatures.decode if self.signatures else wire_format.decode
+        return decode(message, envelope, expected)
 
     async def greet_neighbours(self, edges: EdgeStates | None) -> None:
         """Compare the run with every neighbour that has not finished.

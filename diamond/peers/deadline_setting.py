@@ -32,6 +32,7 @@ def parse_deadline(value: float | str | None) -> Deadline | None:
     return Deadline(limit, match is not None)
 
 
-def describe_policy(missing: str, deadline: float | str | None) -> str:
-    """Describe how absent and late neighbours are handled, for the digest of the run."""
-    return missing if deadline is None else f"{missing}, {parse_deadline(deadline)}"
+def describe_policy(missing: str, deadline: float | str | None, signed: bool = False) -> str:
+    """Describe how absent, late and lying neighbours are handled, for the digest of the run."""
+    policy = missing if deadline is None else f"{missing}, {parse_deadline(deadline)}"
+    return f"{policy}, signed" if signed else policy

@@ -71,13 +71,21 @@ def verify_certificate(content: bytes, ca: bytes) -> x509.Certificate:
     """Decode a certificate from outside TLS; raise `Refused` unless the authority signed it."""
     try:
         certificate = x509.load_der_x509_certificate(content)
-        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
-    except (ValueError, TypeError, InvalidSignature):
+    except ValueError:
         raise Refused("its certificate is not of this federation's authority") from None
+    verify_issuer(certificate, ca)
     now = datetime.datetime.now(datetime.UTC)
     if not certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc:
         raise Refused("its certificate has expired, or one of the clocks is wrong")
     return certificate
+
+
+def verify_issuer(certificate: x509.Certificate, ca: bytes) -> None:
+    """Raise `Refused` unless the authority signed the certificate, which may have expired."""
+    try:
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
+    except (ValueError, TypeError, InvalidSignature):
+        raise Refused("its certificate is not of this federation's authority") from None
 
 
 def unknown_key(key: str, name: str, own_version: int, their_version: int) -> Refused:

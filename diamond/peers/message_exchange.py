@@ -1,7 +1,7 @@
 """Exchanges of a round: messages travel while this agent computes."""
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from .warm_restart import RestartPoint
 from .wire_format import Envelope, FrameError
 from .worker_thread import BlockingRunner
 
+if TYPE_CHECKING:
+    from .signed_messages import SignedMessages
+
 
 class ExchangeRunner:
     """Exchanges of an agent with all neighbours; `edges` if rounds continue without absent ones."""
@@ -41,11 +44,13 @@ class ExchangeRunner:
         clock: RunClock,
         round_deadline: RoundDeadline | None = None,
         ledger: PrivacyLedger | None = None,
+        signatures: "SignedMessages | None" = None,
     ):
         self.round_deadline = round_deadline
         self.agent, self.run, self.service, self.client = agent, run, service, client
         self.edges, self.run_blocking, self.name, self.clock = edges, run_blocking, name, clock
         self.ledger = ledger  # of spent privacy, if messages are private
+        self.signatures = signatures
         sources, own_index = agent.sources, agent.sources.index(agent.number)
         names = [service.site_name(j) for j in sources]
         self.outlier_detector = OutlierDetector(sources, own_index, names, service.audit)
@@ -102,9 +107,10 @@ class ExchangeRunner:
         self.publish(t, arrays, step)
         start, layout = _loop_time(), wire_format.layout_of(arrays)
         fetch = self.client.fetch_message
-        received = await gather_or_cancel(fetch(j, t, step, layout) for j in self.agent.neighbours)
+        neighbours = self.agent.neighbours
+        received = await gather_or_cancel(fetch(j, t, step, layout) for j in neighbours)
         self.seconds_waited += _loop_time() - start
-        return received
+        return [message for j, message in zip(neighbours, received) if not self._is_out(j, t)]
 
     async def check_growth(self, progress: AgentProgress) -> None:
         """Raise if x and y of any agent have outgrown the start, as in a simulation."""
@@ -230,7 +236,9 @@ class ExchangeRunner:
         self.seconds_waited += _loop_time() - start
         if self.edges:
             self.service.outbox.drop_unneeded()
-        by_neighbour = list(zip(neighbours, received))
+        by_neighbour = [
+            (j, None if self._is_out(j, t) else message) for j, message in zip(neighbours, received)
+        ]
         absent = [j for j, message in by_neighbour if message is None]
         messages = {j: own_message if message is None else message for j, message in by_neighbour}
         messages[self.agent.number] = own_message
@@ -244,6 +252,10 @@ class ExchangeRunner:
             raise FloatingPointError("; ".join([reason, *counts])) from None
         self._detect_outliers(t, exchange, absent)
         return after, messages
+
+    def _is_out(self, j: int, t: int) -> bool:
+        """Return whether messages of j are not used, since it is proven to lie."""
+        return self.signatures is not None and self.signatures.is_out(j, t)
 
     def _detect_outliers(self, t: int, exchange: int, absent: list[int]) -> None:
         """Detect outliers among the messages of exchange t, number `exchange` of its round."""
@@ -268,7 +280,8 @@ class ExchangeRunner:
             self.ledger.record(t, self.clock.round_of(t), arrays)
         envelope = Envelope(self.run, self.agent.number, t, consensus_step)
         try:
-            self.service.publish(t, wire_format.encode(envelope, arrays), consensus_step)
+            encode = self.signatures.encode if self.signatures else wire_format.encode
+            self.service.publish(t, encode(envelope, arrays), consensus_step)
         except FrameError as cause:
             what = "what it measures" if consensus_step else "its message"
             raise FloatingPointError(

@@ -44,6 +44,7 @@ def validate_status(status: Mapping[str, Any], agents: int) -> dict[str, Any]:
             for entry in status["waiting"]
         ]
         away = [_check_int(entry, agents) for entry in status["away"]]
+        liars = [_check_int(entry, agents) for entry in status.get("liars", [])]
         connected = [_check_int(entry, agents) for entry in status.get("connected", [])]
         state = sanitize_text(status["state"], 20)
         privacy = {name: float(status[name]) for name in ("epsilon", "budget") if name in status}
@@ -52,7 +53,8 @@ def validate_status(status: Mapping[str, Any], agents: int) -> dict[str, Any]:
             f"an answer that is no status ({sanitize_text(repr(cause), 80)})"
         ) from None
     where = {"agent": agent, "round": round, "rounds": rounds, "state": state}
-    return where | {"waiting": waiting, "away": away, "connected": connected} | privacy
+    proven = {"liars": liars} if liars else {}
+    return where | {"waiting": waiting, "away": away, "connected": connected} | privacy | proven
 
 
 def _check_int(value: Any, limit: int = 2**31) -> int:

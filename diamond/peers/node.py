@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakSet
 
 from ..hardware.program_cache import compile_once
@@ -40,6 +40,9 @@ from .subscription import Publisher
 from .timeouts import Timeouts
 from .wire_format import Frame
 from .worker_thread import BlockingRunner, BriefWorkRunner
+
+if TYPE_CHECKING:
+    from .signed_messages import SignedMessages
 
 MissingPolicy = Literal["wait", "continue"]
 BRIEF_METHODS = ("compute", "outgoing_arrays", "finish_exchange", "finish_round")  # run inline
@@ -77,10 +80,11 @@ class Node:
     names: SiteNames = field(default_factory=dict)  # names of the sites by agent
     deadline: float | str | None = None  # of an exchange, see `round_deadline`
     on_ready: Callable[[], None] = lambda: None  # called after compilation, before the first round
+    sign: "Callable[[Node], SignedMessages] | None" = None  # signs messages of this node
 
     def __post_init__(self) -> None:
         start = "onward" if warm_restart.is_warm_restart(self.folder) else "anew"
-        missing = describe_policy(self.missing, self.deadline)
+        missing = describe_policy(self.missing, self.deadline, self.sign is not None)
         self.digests = compute_digests(self.agent, self.rounds, missing, start)
         self.run_digest = self.digests["run"]
         self.clock = RunClock(self.agent, self.rounds, self.missing == "continue")
@@ -95,9 +99,9 @@ class Node:
             self.folder,
             self.names,
         )
-        self.client = NeighbourClient(
-            self.agent, self.digests, self.transport, self.timeouts, self.service, self.clock
-        )
+        self.signatures = self.sign(self) if self.sign else None
+        fixed = self.agent, self.digests, self.transport, self.timeouts, self.service
+        self.client = NeighbourClient(*fixed, self.clock, self.signatures)
         self.wait_records = self.client.wait_records
         self.neighbour_status = self.client.neighbour_status
         self.seconds = 0.0  # of rounds, and of waiting for background work
@@ -123,6 +127,7 @@ class Node:
             self.clock,
             self.round_deadline,
             self.ledger,
+            self.signatures,
         )
         self.checkpoints = CheckpointWriter(self.agent, self.run_digest, self.folder, *peers)
 

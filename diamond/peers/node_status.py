@@ -26,4 +26,6 @@ def describe_node(node: "Node") -> dict[str, Any]:
     status: dict[str, Any] = position | {"state": state, "waiting": waiting, "away": away}
     if node.ledger is not None:
         status |= {"epsilon": node.ledger.spent, "budget": node.ledger.terms.epsilon}
+    if node.signatures is not None:
+        status |= {"liars": sorted(node.signatures.proven)}
     return status

@@ -98,7 +98,7 @@ class StatusCollector:
 
 def _public_part(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return what sites that are no neighbours may know; reasons name addresses."""
-    names = "agent", "round", "rounds", "state", "away", "loss"
+    names = "agent", "round", "rounds", "state", "away", "loss", "liars"
     waiting = [{**entry, "why": ""} for entry in status["waiting"]]
     return {name: status[name] for name in names if name in status} | {"waiting": waiting}
 

@@ -11,6 +11,11 @@ def neighbours_of(network: Network, i: int) -> tuple[int, ...]:
     return tuple(int(j) for j in row if j != i)
 
 
+def all_neighbours(network: Network) -> list[tuple[int, ...]]:
+    """Return the neighbours of every agent."""
+    return [neighbours_of(network, i) for i in range(network.agents)]
+
+
 def reachability_mistakes(
     sites: Mapping[str, str], network: Network, relays: Mapping[str, str]
 ) -> list[str]:

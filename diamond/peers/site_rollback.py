@@ -68,6 +68,11 @@ class RunClock:
         """Return the exchange in which agents negotiate a rollback."""
         return (progress.clock_offset + self.rounds + 2) * self.exchange_count
 
+    def negotiates(self, tick: int) -> bool:
+        """Return whether agents negotiate a rollback in that exchange."""
+        round = tick // self.exchange_count % self.span
+        return self.can_roll_back and round == self.rounds + 2
+
     def may_roll_back_again(self, progress: AgentProgress) -> bool:
         """Return whether a diverged run may roll back once more."""
         factor = loss_monitor.step_scale(progress.estimates)

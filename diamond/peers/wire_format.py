@@ -14,7 +14,7 @@ expected layout before memory of its claimed size is allocated. Nothing in a fra
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -113,19 +113,38 @@ def _describe_layout(expected: Layout) -> tuple[list[Any], list[int]]:
     return entries, [leaf.size for leaf in expected]
 
 
-def encode(envelope: Envelope, arrays: Sequence[np.ndarray]) -> Frame:
-    """Encode a message as a frame; refuse numbers that are not finite."""
+def encode(
+    envelope: Envelope,
+    arrays: Sequence[np.ndarray],
+    attach: Callable[[Sequence[Any]], bytes] | None = None,
+) -> Frame:
+    """Encode a message as a frame; refuse numbers that are not finite.
+
+    `attach` returns bytes for the header, such as a signature of the arrays' bytes.
+    """
     _check_finite(arrays)
     entries, _ = _describe_layout(layout_of(arrays))
     header = {"kind": "message", **_wire_fields(envelope), "arrays": entries}
-    return pack(header, *(_raw_bytes(array) for array in arrays))
+    content = [_raw_bytes(array) for array in arrays]
+    if attach is not None:
+        header["attached"] = attach(content)
+    return pack(header, *content)
 
 
-def decode(frame: Frame, envelope: Envelope, expected: Layout) -> list[np.ndarray]:
-    """Decode the arrays of a frame, which must match `envelope` and the layout."""
+def decode(
+    frame: Frame,
+    envelope: Envelope,
+    expected: Layout,
+    read_attached: Callable[[bytes, memoryview], None] | None = None,
+) -> list[np.ndarray]:
+    """Decode the arrays of a frame, which must match `envelope` and the layout.
+
+    `read_attached` gets the attached bytes, which must then exist, and the bytes of the arrays.
+    """
     header, content = unpack(frame, max_frame_bytes(expected))
     entries, sizes = _describe_layout(expected)
     expected_header = {"kind": "message", **_wire_fields(envelope), "arrays": entries}
+    attached = header.pop("attached", None) if read_attached else None
     _check_fields(header, expected_header)
     for name, value in expected_header.items():
         if type(header[name]) is not type(value) or header[name] != value:
@@ -134,6 +153,10 @@ def decode(frame: Frame, envelope: Envelope, expected: Layout) -> list[np.ndarra
     if len(content) != total:
         kind = "cut short" if len(content) < total else "followed by other bytes"
         raise FrameError(f"the arrays are {kind}: {len(content)} bytes where {total} belong")
+    if read_attached is not None:
+        if not isinstance(attached, bytes):
+            raise FrameError("it is not signed")
+        read_attached(attached, content)
     arrays, start = [], 0
     for leaf, size in zip(expected, sizes):
         flat = np.frombuffer(content[start : start + size], np.dtype(leaf.dtype))

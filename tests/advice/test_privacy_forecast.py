@@ -8,9 +8,16 @@ import pytest
 pytest.importorskip("dp_accounting")
 
 from helpers import quad
+from typer.testing import CliRunner
 
 import diamond
+from diamond import theory
 from diamond.advice.privacy_forecast import forecast_privacy
+from diamond.cli import app
+from diamond.config import experiment_file
+from diamond.privacy.accountant import Mechanism, Release, epsilon_after
+
+RELEASES = 1  # per round: the direction of x; y stays at its site
 
 
 def test_the_forecast_noise_is_that_of_a_run():
@@ -41,3 +48,28 @@ def test_more_rounds_need_more_noise_and_leave_the_same_error():
     assert many.noise == pytest.approx(2 * same.noise, rel=0.01)
     assert few.error == pytest.approx(many.error, rel=0.02)
     assert same.error > 2 and same.verdict == "little can be learned"
+
+
+def test_what_a_budget_allows_is_printed(tmp_path, monkeypatch):
+    """Every line has a multiplier with which its rounds spend the budget, and hardly less."""
+    monkeypatch.setattr(theory, "estimate", lambda *words, **named: None)
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'name = "mine"\nrounds = 100\nproblem = {kind = "quadratic", agents = 3}\n'
+        'network = "ring:3"\nalgorithm = {name = "dsgd", alpha = 0.1, beta = 0.1, batch = 4}\n'
+        'privacy = {epsilon = 4.0, delta = 1e-6, clipping = "whole"}\n'
+    )
+    words = ["advise", str(file), "--pilot", "10", "--algorithm", "dsgd"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.output.replace("│", " ").split())
+    assert "what epsilon = 4 allows: noise in the sites' mean direction of x" in text
+    experiment = experiment_file.load(file)
+    algorithm, problem = experiment.algorithm[0].build(), experiment.problem.build()
+    forecasts = forecast_privacy(algorithm, problem, 100)
+    assert [f.rounds for f in forecasts] == [25, 100, 400]
+    for f in forecasts:
+        numbers = f"{f.noise_multiplier:.3g} {f.noise:.3g} {f.error:.2g}"
+        assert f"whole {f.rounds} {numbers}" in text
+        mechanism = Mechanism(f.noise_multiplier, (Release(1.0, RELEASES),))
+        assert 0.99 * 4 < epsilon_after(mechanism, f.rounds, 1e-6) <= 4.0

@@ -54,9 +54,10 @@ class Mortal(Node):
 class Cluster:
     """All agents, each started again some seconds after its death."""
 
-    def __init__(self, folder, order="paper", faults=(), size=3, agents=None):
+    def __init__(self, folder, order="paper", faults=(), size=3, agents=None, kinds=(), sign=()):
         self.team, self.folder = agents or team(order, size), folder
         self.wire = InProcessNetwork(*faults)
+        self.kinds, self.sign = dict(kinds), dict(sign)  # other kinds of nodes, and signers
         self.tasks, self.deaths, self.most_messages = {}, 0, 0
         self.late_kills = 0  # killed while answering, its own run already done
 
@@ -72,7 +73,8 @@ class Cluster:
         number = agent.number
         while True:
             transport, place = self.wire.transport(number), self.folder / str(number)
-            node = Mortal(agent, ROUNDS, transport, place, EVERY, LIMITS, run_inline)
+            fixed, sign = (agent, ROUNDS, transport, place, EVERY, LIMITS), self.sign.get(number)
+            node = self.kinds.get(number, Mortal)(*fixed, run_inline, sign=sign)
             node.cluster, node.on_round = self, lambda _: self.record_outbox(node)
             self.wire.nodes[number] = node
             task = self.tasks[number] = asyncio.ensure_future(node.run())

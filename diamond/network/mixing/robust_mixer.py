@@ -32,6 +32,8 @@ from diamond.network.communication_network import Network
 from diamond.network.liars import LieFunction, lie_functions
 
 FAR = 2.0  # radii beyond which a message is not used
+STACKED_SIZE = 512  # numbers of an array up to which all differences are one array: measured
+UNROLLED = 12  # neighbours up to which ranks are found without loops, which compile in n^2
 LIE_PURPOSE = 1 << 16  # purpose of the draws of liars, beyond those of channels
 STATIC = {"static": True}
 
@@ -75,50 +77,75 @@ class RobustRule(NamedTuple):
         self, parts: list[jax.Array], own: jax.Array, weights: Any, most: Any, norms: bool
     ) -> jax.Array:
         per_part = weights.astype(own.dtype).reshape(*weights.shape, *[1] * (own.ndim - 1))
+        if norms and own[0].size <= STACKED_SIZE:  # one array, and one operation for all
+            differences: Any = jnp.stack(parts) - own
+        else:
+            differences = [part - own for part in parts]
+        shares: Any = jnp.ones_like(per_part)
         if self.kind == "clipped":
             axes = tuple(range(1, own.ndim)) if norms else ()
             most = most.astype(own.dtype).reshape(per_part.shape[1:])
-            shares = self._clip(parts, own, per_part, most, axes)
+            shares = self._clip(differences, per_part, most, axes)
         elif self.kind == "trimmed":
-            shares = self._trim(jnp.stack(parts), per_part)
-        else:
-            shares = jnp.ones_like(per_part)
+            shares = self._trim(parts, per_part)
         total = jnp.zeros_like(own)
-        for part, weight, share in zip(parts, per_part, shares, strict=True):
-            change = weight * share * (part - own)
+        for difference, weight, share in zip(differences, per_part, shares, strict=True):
+            change = weight * share * difference
             total = total + (change if self.kind == "mean" else jnp.where(share > 0, change, 0))
         return total
 
-    def _clip(
-        self, parts: list[jax.Array], own: jax.Array, weights: jax.Array, most: jax.Array, axes: Any
-    ) -> jax.Array:
+    def _clip(self, differences: Any, weights: jax.Array, most: jax.Array, axes: Any) -> jax.Array:
         """Return the share of every difference."""
-        distances = [jnp.sum(jnp.square(part - own), axis=axes, keepdims=True) for part in parts]
-        squares = jnp.stack(distances)
+        if isinstance(differences, list):
+            sums = [jnp.sum(jnp.square(d), axis=axes, keepdims=True) for d in differences]
+            squares = jnp.stack(sums)
+        else:
+            axes = tuple(axis + 1 for axis in axes)
+            squares = jnp.sum(jnp.square(differences), axis=axes, keepdims=True)
         squares = jnp.where(jnp.isfinite(squares), squares, jnp.inf)
         ranks, count = _ranks(squares, weights)
-        terms = jnp.where(ranks < count - self.liars, weights * squares, 0)
-        radius = terms.sum(0) / most  # squared
+        total = jnp.zeros_like(most)
+        for square, weight, rank in zip(squares, weights, ranks):
+            total = total + jnp.where(rank < count - self.liars, weight * square, 0)
+        radius = total / most  # squared
         shorter = jnp.sqrt(radius / jnp.where(squares > 0, squares, 1))
         shorter = jnp.where(squares <= FAR**2 * radius, shorter, 0)
         return jnp.where(squares <= radius, 1, shorter)
 
-    def _trim(self, parts: jax.Array, weights: jax.Array) -> jax.Array:
+    def _trim(self, parts: list[jax.Array], weights: jax.Array) -> list[jax.Array]:
         """Return the share of every number: 0 for extreme ones, equal for the others."""
-        ranks, count = _ranks(jnp.where(jnp.isnan(parts), jnp.inf, parts), weights)
-        used = jnp.where((ranks >= self.liars) & (ranks < count - self.liars), weights, 0)
-        return jnp.where(used > 0, weights.sum(0) / used.sum(0), 0)
+        ranks, count = _ranks([jnp.where(jnp.isnan(p), jnp.inf, p) for p in parts], weights)
+        is_used = [(rank >= self.liars) & (rank < count - self.liars) for rank in ranks]
+        used = [jnp.where(inside, weight, 0) for inside, weight in zip(is_used, weights)]
+        factor = weights.sum(0) / sum(used)
+        return [jnp.where(weight > 0, factor, 0) for weight in used]
 
 
-def _ranks(values: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _ranks(values: Any, weights: jax.Array) -> tuple[Any, Any]:
     """Return the rank of every value along the first axis, and their number.
 
     Values of weight 0 are not counted.
     """
-    numbers, is_present = np.arange(len(values)), weights != 0
+    if len(values) <= UNROLLED:
+        return _unrolled_ranks(values, weights)
+    values, numbers, is_present = jnp.stack(list(values)), np.arange(len(values)), weights != 0
     is_earlier = (numbers[:, None] < numbers).reshape(len(values), -1, *[1] * (values.ndim - 1))
     is_before = (values[:, None] < values) | ((values[:, None] == values) & is_earlier)
     return (is_before & is_present[:, None]).sum(0), is_present.sum(0)
+
+
+def _unrolled_ranks(values: Any, weights: jax.Array) -> tuple[list[Any], Any]:
+    """Return the same as `_ranks`, by operations on single values, which compile into one loop."""
+    is_present = [weight != 0 for weight in weights]
+    ranks: list[Any] = []
+    for k, value in enumerate(values):
+        is_before = [
+            (other <= value if j < k else other < value) & is_present[j]
+            for j, other in enumerate(values)
+            if j != k
+        ]
+        ranks.append(sum((before.astype(jnp.int32) for before in is_before), jnp.int32(0)))
+    return ranks, sum(present.astype(jnp.int32) for present in is_present)
 
 
 @pytrees.pytree

@@ -1,0 +1,276 @@
+"""Signed messages of a site: sign the own, verify those received, and compare statements.
+
+Every message carries a statement about itself, and the statements about earlier messages that this
+site has received and that others need to compare. A statement about a neighbour's message goes to
+this site's neighbours with its next message, and further as far as `comparison_hops` says. If one
+key signed two different digests for one exchange, both statements are a proof: it is written to the
+run folder, passed on with every later message, and the site that signed is out from the next
+exchange on: its messages are not used.
+
+Votes about absent neighbours and the negotiation of a rollback are not signed: a site that was
+killed may answer them differently.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgpack
+
+from ..network.comparison_paths import (
+    MAX_HOPS,
+    Neighbours,
+    comparison_hops,
+    distances_without,
+)
+from . import wire_format
+from .audit import Audit
+from .call_errors import Refused
+from .equivocation_proof import (
+    PROOF_FOLDER,
+    BadProof,
+    EquivocationProof,
+    check_proof,
+    read_proof,
+    write_proof,
+)
+from .reachability import all_neighbours
+from .signed_statement import (
+    Identity,
+    Slot,
+    Statement,
+    StatementSigner,
+    digest_of,
+    read_statement,
+)
+from .signing_record import SigningRecord
+from .site_names import SiteNames, site_name
+from .wire_format import Envelope, Frame, FrameError, Layout
+
+if TYPE_CHECKING:
+    from .node import Node
+
+MAX_PASSED_ON, MAX_PROOFS = 64, 8  # with one message
+MAX_ATTACHED_BYTES = 48_000  # of statements and certificates with one message
+MAX_QUEUED, MAX_HELD = 1000, 10_000  # statements
+WINDOW = 100  # exchanges for which statements are compared
+
+
+class ProvenLie(NamedTuple):
+    """Proof about a site, and the first exchange without it."""
+
+    proof: EquivocationProof
+    first_exchange: int
+    path: Path | None
+
+
+class SignedMessages:
+    """Signed messages of agent `agent` in one run, and the statements that it compares."""
+
+    def __init__(
+        self,
+        agent: int,
+        run: str,
+        signer: StatementSigner,
+        neighbours: Neighbours,
+        folder: Path | None,
+        audit: Audit,
+        names: SiteNames,
+        round_of: Callable[[int], int],
+        is_signed: Callable[[int], bool] = lambda exchange: True,
+    ):
+        self.agent, self.run, self.signer = agent, run, signer
+        self.neighbours, self.folder, self.audit, self.names = neighbours, folder, audit, names
+        self.round_of, self.is_signed = round_of, is_signed
+        self.record = SigningRecord(folder)
+        self.proven: dict[int, ProvenLie] = {}
+        self._newest = 0  # exchange
+        self._identities: dict[tuple[int, int], tuple[Identity, bytes]] = {}  # by number, version
+        self._held: dict[Slot, Statement] = {}
+        self._queue: deque[tuple[Statement, int]] = deque(maxlen=MAX_QUEUED)  # with hops
+        self._hops_onward = lru_cache(maxsize=1024)(self._find_hops_onward)
+        self._load_proofs()
+
+    def _find_hops_onward(self, j: int) -> int:
+        """Return the most hops a statement about j may have travelled for this site to pass it on.
+
+        -1 if this site never passes one on. Neighbours of j pass on only what j sent them.
+        """
+        limit = comparison_hops(self.neighbours, j)
+        if limit is None:
+            return -1
+        distances = distances_without(self.neighbours, j, self.agent)
+        others = {k for k in self.neighbours[j] if k != self.agent}
+        nearest = min((distances.get(k, MAX_HOPS + 1) for k in others), default=MAX_HOPS + 1)
+        onward = limit - nearest
+        return min(onward, 0) if j in self.neighbours[self.agent] else onward
+
+    def _load_proofs(self) -> None:
+        """Load the proofs of this run, so that a restarted site computes the same bits."""
+        for path in sorted((self.folder / PROOF_FOLDER).glob("*.json")) if self.folder else []:
+            proof, first_exchange = read_proof(path, self.signer.bundle().ca)
+            if proof.first.run == self.run:
+                number = proof.first.signer
+                self.proven[number] = ProvenLie(proof, first_exchange, path)
+
+    def is_out(self, j: int, exchange: int) -> bool:
+        """Return whether messages of j are not used in that exchange."""
+        lie = self.proven.get(j)
+        return lie is not None and lie.first_exchange <= exchange
+
+    def encode(self, envelope: Envelope, arrays: Sequence[Any]) -> Frame:
+        """Encode a message with its signed statement and those that are passed on."""
+        if not self.is_signed(envelope.round):
+            return wire_format.encode(envelope, arrays)
+        return wire_format.encode(envelope, arrays, lambda parts: self._attach(envelope, parts))
+
+    def decode(self, frame: Frame, envelope: Envelope, expected: Layout) -> list[Any]:
+        """Decode a message whose statement its sender must have signed."""
+        if not self.is_signed(envelope.round):
+            return wire_format.decode(frame, envelope, expected)
+        read = lambda attachment, content: self._read(envelope, attachment, content)
+        return wire_format.decode(frame, envelope, expected, read)
+
+    def _attach(self, envelope: Envelope, parts: Sequence[Any]) -> bytes:
+        place = envelope.round, envelope.consensus_step
+        own = self.signer.sign(self.run, *place, digest_of(*parts))
+        self.record.record(own, self.round_of(envelope.round))
+        self._newest = max(self._newest, envelope.round)
+        statements, certificates = self._take_queued()
+        proofs = [
+            [lie.proof.identity.encoded(), *map(_fields, lie.proof[2:])]
+            for lie in list(self.proven.values())[-MAX_PROOFS:]
+        ]
+        signature = own.version, own.signature, self.signer.certificate
+        return msgpack.packb([*signature, statements, certificates, proofs])
+
+    def _take_queued(self) -> tuple[list[Any], list[bytes]]:
+        """Return the statements to pass on, and certificates that a neighbour may not have."""
+        statements: list[Any] = []
+        certificates: dict[tuple[int, int], bytes] = {}
+        size = 0
+        while self._queue and len(statements) < MAX_PASSED_ON and size < MAX_ATTACHED_BYTES:
+            statement, hops = self._queue.popleft()
+            if statement.signer in self.proven:
+                continue
+            fields, key = [*_fields(statement), hops + 1], statement.slot[:2]
+            knows = {statement.signer, *self.neighbours[statement.signer]}
+            if key not in certificates and not knows.issuperset(self.neighbours[self.agent]):
+                certificates[key] = self._identities[key][1]
+                size += len(certificates[key])
+            statements.append(fields)
+            size += 150
+        return statements, list(certificates.values())
+
+    def _read(self, envelope: Envelope, attachment: bytes, content: memoryview) -> None:
+        """Verify the statement about a message of a neighbour, and compare those it passes on."""
+        j, exchange = envelope.sender, envelope.round
+        try:
+            version, signature, certificate, passed_on, certificates, proofs = msgpack.unpackb(
+                attachment, max_ext_len=0
+            )
+            identity = self._identify(certificate, j)
+            fields = [version, j, exchange, envelope.consensus_step, digest_of(content), signature]
+            statement = read_statement(self.run, fields)
+            entries = [(read_statement(self.run, e[:6]), _check_hops(e[6])) for e in passed_on]
+            pairs = [(c, read_statement(self.run, a), read_statement(self.run, b))
+                     for c, a, b in proofs]  # fmt: skip
+        except Refused as cause:
+            raise FrameError(str(cause)) from None
+        except (ValueError, TypeError, IndexError, msgpack.UnpackException) as cause:
+            if isinstance(cause, FrameError):
+                raise
+            raise FrameError(f"its signature cannot be read ({type(cause).__name__})") from None
+        held = self._held.get(statement.slot)
+        if held is None or held.digest != statement.digest:
+            if not identity.has_signed(statement):
+                raise FrameError("its signature is not of this message")
+        self._newest = max(self._newest, exchange)
+        self._compare(statement, 0)
+        try:
+            for content in certificates[:MAX_PASSED_ON]:
+                self._identify(content)
+            for passed_on_statement, hops in entries[:MAX_PASSED_ON]:
+                self._receive_passed_on(passed_on_statement, hops)
+            for content, first, second in pairs[:MAX_PROOFS]:
+                self._receive_proof(content, first, second)
+        except (Refused, BadProof) as cause:
+            name = site_name(self.names, j)
+            self.audit.record_event(name, f"passed on a false statement: {cause}")
+
+    def _identify(self, certificate: Any, expected: int | None = None) -> Identity:
+        if not isinstance(certificate, bytes):
+            raise Refused("no certificate")
+        number, identity = self.signer.identify(certificate)
+        if expected not in (None, number):
+            raise Refused("its statement has the certificate of another site")
+        self._identities.setdefault((number, identity.version), (identity, certificate))
+        return identity
+
+    def _receive_passed_on(self, statement: Statement, hops: int) -> None:
+        """Compare a statement that a neighbour passed on; raises `Refused` if it is false."""
+        if abs(statement.exchange - self._newest) > WINDOW or statement.signer in self.proven:
+            return
+        held, known = self._held.get(statement.slot), self._identities.get(statement.slot[:2])
+        if statement.signer == self.agent or known is None:  # the neighbours know its own key
+            return
+        if held is None or held.digest != statement.digest:
+            if not known[0].has_signed(statement):
+                raise Refused(f"{site_name(self.names, statement.signer)} did not sign it")
+            self._compare(statement, hops)
+
+    def _compare(self, statement: Statement, hops: int) -> None:
+        """Hold a verified statement, pass it on where needed, or prove that its site lied."""
+        held = self._held.get(statement.slot)
+        if held is None:
+            while len(self._held) >= MAX_HELD or self._is_outdated(next(iter(self._held), None)):
+                del self._held[next(iter(self._held))]
+            self._held[statement.slot] = statement
+            if hops <= self._hops_onward(statement.signer):
+                self._queue.append((statement, hops))
+        elif held.digest != statement.digest and statement.signer not in self.proven:
+            identity, _ = self._identities[statement.slot[:2]]
+            self._prove(check_proof(identity, held, statement))
+
+    def _is_outdated(self, slot: Slot | None) -> bool:
+        return slot is not None and slot[2] < self._newest - WINDOW
+
+    def _receive_proof(self, certificate: Any, first: Statement, second: Statement) -> None:
+        if first.signer in self.proven or first.signer == self.agent:
+            return
+        identity = self._identify(certificate, first.signer)
+        self._prove(check_proof(identity, first, second))
+
+    def _prove(self, proof: EquivocationProof) -> None:
+        """Keep a proof, on the disk before any message depends on it."""
+        first_exchange = self._newest + 1
+        path = write_proof(self.folder, proof, first_exchange) if self.folder else None
+        self.proven[proof.first.signer] = ProvenLie(proof, first_exchange, path)
+        place = f"; the proof is {path}" if path else ""
+        self.audit.record_event(
+            site_name(self.names, proof.first.signer),
+            f"told different neighbours different things in round "
+            f"{self.round_of(proof.first.exchange)}, by two messages that it signed: its messages "
+            f"are no longer used{place}",
+        )
+
+
+def sign_messages(signer: StatementSigner, node: "Node") -> SignedMessages:
+    """Return the signed messages of a node."""
+    agent, clock, audit = node.agent, node.clock, node.service.audit
+    place = agent.number, node.run_digest, signer, all_neighbours(agent.links)
+    is_signed = lambda exchange: not clock.negotiates(exchange)
+    return SignedMessages(*place, node.folder, audit, node.names, clock.round_of, is_signed)
+
+
+def _fields(statement: Statement) -> list[Any]:
+    """Return the fields of a statement that travel; the receiver knows the run."""
+    return list(statement[1:])
+
+
+def _check_hops(hops: Any) -> int:
+    if type(hops) is not int or not 1 <= hops <= MAX_HOPS:
+        raise FrameError("a statement that came too far")
+    return hops

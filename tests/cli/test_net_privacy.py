@@ -1,0 +1,111 @@
+"""`privacy` of a federation, with processes over TLS: the ledger after kill -9, and the budget."""
+
+import json
+import math
+import time
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+pytest.importorskip("dp_accounting")
+
+from federations import NAMES, start_site
+
+from diamond.cli.app import DIVERGED, FAILED
+from diamond.privacy.ledger import LEDGER_FILE
+from diamond.report.report_payload import collect_report_data
+
+EPSILON, DELTA, AFFORDABLE = 3.0, 1e-5, 200
+PRIVATE = f"""
+rounds = 1000
+every = 100
+network = "ring:3"
+[privacy]
+epsilon = {EPSILON}
+delta = {DELTA}
+clip = 0.5
+clipping = "whole"
+rounds = {AFFORDABLE}
+[algorithm]
+name = "gt_sgd"
+alpha = 0.05
+beta = 0.1
+batch = 4
+order = "atc"
+[sites]
+"""
+
+
+@pytest.fixture
+def private_trial(trial, command):
+    """A federation whose budget is for fewer rounds than it has."""
+    sites = (trial / "trial.toml").read_text().partition("[sites]")[2]
+    (trial / "trial.toml").write_text(PRIVATE + sites)
+    (trial / "trial").rename(trial / "earlier")
+    result = command("init", trial / "trial.toml", "--out", trial / "trial")
+    assert result.exit_code == 0, result.output
+    return trial
+
+
+def ledger_of(trial, name):
+    """The header of a site's ledger, and its whole lines."""
+    path = trial / "runs" / "trial" / name / LEDGER_FILE
+    content = path.read_bytes() if path.exists() else b""
+    lines = [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
+    return (lines[0], lines[1:]) if lines else ({}, [])
+
+
+def exact_epsilon(sensitivity, delta):
+    """Epsilon of a Gaussian release, the exact curve of Balle and Wang (2018)."""
+
+    def excess(epsilon):
+        lower, upper = (-epsilon / sensitivity + sign * sensitivity / 2 for sign in (-1, 1))
+        return norm.cdf(upper) - math.exp(epsilon) * norm.cdf(lower) - delta
+
+    return brentq(excess, 0, 50)
+
+
+@pytest.mark.slow
+def test_ledgers_survive_kill_9_and_sites_stop_before_they_overspend(private_trial, command):
+    trial, until = private_trial, time.monotonic() + 120
+    processes = {name: start_site(trial, name) for name in NAMES}
+    try:
+        while len(ledger_of(trial, "north")[1]) < 20 and time.monotonic() < until:
+            time.sleep(0.01)
+        processes["north"].kill()
+        processes["north"].wait()
+        _, before = ledger_of(trial, "north")
+        time.sleep(1.0)  # the others use what they got, and wait
+        answers = json.loads(command("status", trial / "trial" / "south", "--json").stdout)
+        assert 20 <= len(before) < AFFORDABLE
+        for name in ("south", "west"):  # every message that they used was in the ledger
+            assert answers[name]["round"] <= len(before)
+            assert 0 < answers[name]["epsilon"] <= answers[name]["budget"] == EPSILON
+        processes["north"].stdout.close()
+        processes["north"] = start_site(trial, "north")
+        codes = {name: process.wait(120) for name, process in processes.items()}
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+            process.stdout.close()
+    assert FAILED in codes.values() and {*codes.values()} <= {FAILED, DIVERGED}
+    stopped = next(name for name, code in codes.items() if code == FAILED)
+    reason = (trial / f"{stopped}.txt").read_text()
+    assert f"round {AFFORDABLE} would spend epsilon = 3.0" in " ".join(reason.split())
+    for name in NAMES:
+        header, entries = ledger_of(trial, name)
+        assert [entry["round"] for entry in entries] == list(range(AFFORDABLE))
+        spent = [entry["epsilon"] for entry in entries]
+        assert spent == sorted(spent) and 0.99 * EPSILON < spent[-1] <= EPSILON
+        multiplier, releases = header["mechanism"]["multiplier"], header["mechanism"]["releases"]
+        per_round = max(release[1] for release in np.reshape(releases, (-1, 2)).tolist())
+        for rounds in (1, 30, AFFORDABLE):  # never less than the truth, and not much more
+            exact = exact_epsilon(math.sqrt(rounds * per_round) / multiplier, DELTA)
+            assert exact <= spent[rounds - 1] <= 1.3 * exact
+    assert ledger_of(trial, "north")[1][: len(before)] == before
+    (run,) = collect_report_data([trial / "runs" / "trial" / "north"])["runs"]
+    assert run["privacy"]["spent"] == pytest.approx(spent[-1], rel=1e-5)
+    assert (run["privacy"]["epsilon"], run["privacy"]["rounds"]) == (EPSILON, AFFORDABLE)
