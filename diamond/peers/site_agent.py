@@ -178,6 +178,13 @@ class Agent(AgentSetup):
         like = self.message_shapes[stage]
         return {j: codec.decode(states[j], e, like, exchange_id, j) for j, e in encoded.items()}
 
+    def masked_change(self, messages: Mapping[int, Sequence[np.ndarray]]) -> list[np.ndarray]:
+        """Return the arrays of sum_j M_ij (message_j - message_i), of masked messages."""
+        assert self.masked is not None
+        own = [np.asarray(array) for array in messages[self.number]]
+        received = [list(messages[j]) for j in self.masked.neighbours]
+        return self.masked.change(own, received, [array.dtype for array in own])
+
     def finish_exchange(
         self,
         progress: AgentProgress,
@@ -191,18 +198,20 @@ class Agent(AgentSetup):
         inputs = local_result.state, local_result.estimate
         if self.channel_codec is None:
             numbers, structure = self._flatten_algorithm(progress.algorithm)
-            fixed = structure, self._structures[stage], stage, own_index
-            program = agent_programs.finish_program(
-                FinishKey(*fixed, self._next_messages[exchange], self.clip, self.robust)
-            )
+            is_masked = self.masked is not None
+            fixed = structure, self._structures[stage], stage, 0 if is_masked else own_index
+            choices = self._next_messages[exchange], self.clip, self.robust, is_masked
+            program = agent_programs.finish_program(FinishKey(*fixed, *choices))
             own_arrays, on_device = self._last_sent
             leaves = [on_device if messages[j] is own_arrays else messages[j] for j in self.sources]
+            if is_masked:
+                leaves = [leaves[own_index], self.masked_change(messages)]
             parts = tuple(map(tuple, leaves))
             new_state, observations, message = program(numbers, *inputs, parts, self.weights, t)
             state = new_state.restore(inputs)
             observed = agent_programs.split_observations(np.asarray(observations), len(parts))
             total, *distances = observed
-            self.distances = distances[0], distances[1]
+            self.distances = None if is_masked else (distances[0], distances[1])
             is_finite = math.isfinite(total) or pytrees.finite((state.x, state.y))
             precomputed = message and (progress.algorithm, state, message.restore(state))
             self._precomputed = precomputed or (None, None, None)
