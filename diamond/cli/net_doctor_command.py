@@ -39,6 +39,7 @@ def doctor(
     with report_site_errors(), load_site(bundle) as (site, federation):
         from ..hardware.memory import format_bytes
         from ..network.liars import describe_defense
+        from ..network.mask_limits import describe_masks
         from ..peers.deadline_setting import describe_policy
         from ..peers.edge_check import check_edges
         from ..peers.handshake import compute_digests
@@ -64,6 +65,7 @@ def doctor(
                 f"messages and checkpoints take at most {disk} of disk and {memory} of memory"
             )
         print_message(describe_defense(federation.build_network()))
+        print_message(describe_masks(federation.build_network()))
         limits, own_place = Timeouts(connect, 1.5 * connect), operator_address(bundle, site, listen)
         results = asyncio.run(check_edges(site, digests, limits, own_place))
         if json:

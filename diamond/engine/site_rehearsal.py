@@ -102,6 +102,7 @@ def run(
         RunFailed: another agent diverged and may not roll back.
     """
     from ..peers.credentials import Credentials
+    from ..peers.mask_keys import SiteIdentity
     from ..peers.metrics_endpoint import serve_metrics
     from ..peers.operator_address import LOOPBACK, publish_operator_address
     from ..peers.overview import StatusCollector
@@ -139,7 +140,8 @@ def run(
         async with RpcClient(credentials, max_bytes, limits) as client:
             names = {member.number: member.name for member in site.roster.members}
             fixed = agent, rounds, client, folder, every, limits
-            node = Node(*fixed, missing=missing, names=names, deadline=deadline)
+            identity = SiteIdentity(credentials) if agent.masked else None
+            node = Node(*fixed, missing=missing, names=names, deadline=deadline, identity=identity)
             folder_writer = SiteRunFolder(writer, node, origin, config)
             node.on_round = partial(_noted, folder_writer, listener)
             if listener:

@@ -6,25 +6,24 @@ What neighbour j sends to receiver i in exchange t, with integers modulo 2^64 (`
 
 where r_jk is the AES-256-CTR keystream of the key that j and k share for i, at counter t 2^64. An
 outbox has the plain message; masks are added when it is sent, so that a restarted site sends the
-same bits. `masks.log` has a digest of each message before it is sent: another message in its place,
+same bits. `masks.log` has a tag of each message before it is sent: another message in its place,
 whose difference the receiver would see, is refused.
 """
 
-import hashlib
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from ..network import Network
-from ..network.mixing import fixed_point
 from ..network.mixing.fixed_point import Words
-from ..network.mixing.masked_mixer import masked_receiver
+from ..network.mixing.masked_mixer import FixedPointMessage, masked_receiver
 from ..privacy.ledger import LedgerMismatch
 from . import wire_format
 from .client import NeighbourClient
@@ -34,15 +33,16 @@ from .site_agent import Agent
 from .wire_format import Envelope, Frame
 from .worker_thread import BlockingRunner
 
-LOG_FILE, DIGEST_BYTES = "masks.log", 16
+LOG_FILE, TAG_BYTES = "masks.log", 16
 
 
-def keystream(key: bytes, t: int, count: int) -> Words:
-    """Return `count` random integers for exchange t; the same key never has the same t twice."""
-    nonce = t.to_bytes(8, "big") + bytes(8)
-    stream = bytearray(8 * count + 16)
-    Cipher(AES(key), CTR(nonce)).encryptor().update_into(bytes(8 * count), stream)
-    return np.frombuffer(stream, "<u8", count)
+def keystream(key: bytes, t: int, zeros: bytes) -> Words:
+    """Return as many random integers as there are zeros, for exchange t.
+
+    The same key never has the same t twice.
+    """
+    encryptor = Cipher(AES(key), CTR(t.to_bytes(8, "big") + bytes(8))).encryptor()
+    return np.frombuffer(encryptor.update(zeros), "<u8")
 
 
 class MessageMasks:
@@ -50,8 +50,7 @@ class MessageMasks:
 
     def __init__(self, agent: Agent, run: str, identity: MaskIdentity, folder: Path | None = None):
         network = agent.network
-        self.agent, self.run, self.folder = agent.number, run, folder
-        self._layout_at = agent.plain_layout_at
+        self._site, self.agent, self.run, self.folder = agent, agent.number, run, folder
         receivers = {i: masked_receiver(network, i) for i in agent.neighbours}
         _check_degrees(network, agent.neighbours)
         groups = {i: receiver.neighbours for i, receiver in receivers.items()}
@@ -61,12 +60,13 @@ class MessageMasks:
             i: receiver.weights[receiver.neighbours.index(agent.number)]
             for i, receiver in receivers.items()
         }
-        self._digests: dict[int, bytes] = {}
+        self._tags: dict[int, bytes] = {}
         self._log: int | None = None  # descriptor of the file
-        self._words: tuple[int, Words] | None = None  # last exchange, and its message
+        self._message: tuple[int, FixedPointMessage] | None = None  # of the last exchange
+        self._zeros = b""
 
     def open(self, is_resumed: bool) -> None:
-        """Load keys and digests of this run, or start them."""
+        """Load keys and tags of this run, or start them."""
         is_new = self.keys.open(is_resumed)
         if self.folder is None:
             return
@@ -74,8 +74,8 @@ class MessageMasks:
         if is_new:
             os.ftruncate(self._log, 0)
         content = os.pread(self._log, os.fstat(self._log).st_size, 0)
-        entries = (content[i : i + DIGEST_BYTES] for i in range(0, len(content), DIGEST_BYTES))
-        self._digests = {t: entry for t, entry in enumerate(entries) if any(entry)}
+        tags = (content[i : i + TAG_BYTES] for i in range(0, len(content), TAG_BYTES))
+        self._tags = {t: tag for t, tag in enumerate(tags) if any(tag)}
 
     async def agree(self, client: NeighbourClient, run_blocking: BlockingRunner) -> None:
         """Agree on keys with the neighbours of all neighbours, and save them."""
@@ -84,7 +84,7 @@ class MessageMasks:
             await run_blocking(self.keys.save)
 
     def close(self) -> None:
-        """Close the file of digests."""
+        """Close the file of tags."""
         if self._log is not None:
             os.close(self._log)
             self._log = None
@@ -95,37 +95,34 @@ class MessageMasks:
         Raises `LimitExceeded` if a number is too large, `LedgerMismatch` if another message was
         recorded in its place.
         """
-        words = self._to_words(arrays)
-        digest = hashlib.blake2b(words.data, digest_size=DIGEST_BYTES).digest()
-        if self._digests.setdefault(t, digest) != digest:
+        message = self._site.fixed_point_message(arrays)
+        nonce, content = t.to_bytes(12, "big"), memoryview(message.words.data).cast("B")
+        tag = AESGCM(self.keys.log_key).encrypt(nonce, b"", content)  # GMAC: told apart, not sent
+        if self._tags.setdefault(t, tag) != tag:
             raise LedgerMismatch(
                 f"the message of exchange {t} is not the one that was sent before the restart, and "
                 f"both have the same mask: it is not sent; start all sites with --restart"
             )
         if self._log is not None:
-            os.pwrite(self._log, digest, t * DIGEST_BYTES)
-        self._words = t, words
+            os.pwrite(self._log, tag, t * TAG_BYTES)
+        self._message = t, message
 
     def mask_frame(self, receiver: int, t: int, frame: Frame) -> Frame:
         """Return the masked message for one receiver; `frame` is the plain message."""
-        envelope, layout = Envelope(self.run, self.agent, t), self._layout_at(t)
-        if self._words is None or self._words[0] != t:
-            self._words = t, self._to_words(wire_format.decode(frame, envelope, layout))
-        words = fixed_point.multiply(self._words[1], self._weights[receiver])
+        envelope, layout = Envelope(self.run, self.agent, t), self._site.plain_layout_at(t)
+        if self._message is None or self._message[0] != t:
+            arrays = wire_format.decode(frame, envelope, layout)
+            self._message = t, FixedPointMessage(arrays, self.limit)
+        words = self._message[1].product(self._weights[receiver])
+        if len(self._zeros) != words.nbytes:
+            self._zeros = bytes(words.nbytes)
         for other in self.keys.public_keys[receiver]:
-            stream = keystream(self.keys.pair_key(receiver, other), t, words.size)
-            if self.agent < other:
-                words += stream
-            else:
-                words -= stream
-        ends = np.cumsum([int(np.prod(leaf.shape)) for leaf in layout])
+            stream = keystream(self.keys.pair_key(receiver, other), t, self._zeros)
+            words = words + stream if self.agent < other else words - stream
+        ends = np.cumsum([math.prod(leaf.shape) for leaf in layout])
         leaves = np.split(words, ends[:-1])
         shaped = [leaf.reshape(spec.shape) for leaf, spec in zip(leaves, layout, strict=True)]
         return wire_format.encode(envelope, shaped)
-
-    def _to_words(self, arrays: Sequence[Any]) -> Words:
-        leaves = [fixed_point.to_words(np.asarray(a).reshape(-1), self.limit) for a in arrays]
-        return np.concatenate(leaves)
 
 
 def make_masks(

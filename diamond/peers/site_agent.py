@@ -13,6 +13,7 @@ from ..core import cost_counter, pytrees
 from ..core.sampling import ExchangeId, Sampling
 from ..interface.round_interface import Algorithm, Message
 from ..network import Network
+from ..network.mixing.masked_mixer import FixedPointMessage
 from ..problem import Problem
 from ..schedules.deferred import (
     Consensus,
@@ -55,6 +56,7 @@ class Agent(AgentSetup):
         self._flat_algorithm: tuple[Any, Any, Any] = None, None, None  # with leaves, structure
         self._precomputed: tuple[Any, Any, Any] = None, None, None  # algorithm, state, next message
         self._last_sent: tuple[Any, Any] = None, None  # last message, on host and device
+        self._last_masked: tuple[Any, Any] = None, None  # last message, in fixed point
 
     def resolve_deferred(self, progress: AgentProgress, consensus: Consensus) -> AgentProgress:
         """Estimate the numbers that the algorithm leaves open, at the agent's current point."""
@@ -181,9 +183,17 @@ class Agent(AgentSetup):
     def masked_change(self, messages: Mapping[int, Sequence[np.ndarray]]) -> list[np.ndarray]:
         """Return the arrays of sum_j M_ij (message_j - message_i), of masked messages."""
         assert self.masked is not None
-        own = [np.asarray(array) for array in messages[self.number]]
-        received = [list(messages[j]) for j in self.masked.neighbours]
-        return self.masked.change(own, received, [array.dtype for array in own])
+        own = messages[self.number]
+        received = [messages[j] for j in self.masked.neighbours]
+        dtypes = [array.dtype for array in own]
+        return self.masked.change(self.fixed_point_message(own), received, dtypes)
+
+    def fixed_point_message(self, arrays: Sequence[np.ndarray]) -> FixedPointMessage:
+        """Return an own message for masked sums; the last one is converted once."""
+        assert self.masked is not None
+        if self._last_masked[0] is not arrays:
+            self._last_masked = arrays, FixedPointMessage(arrays, self.masked.limit)
+        return self._last_masked[1]
 
     def finish_exchange(
         self,

@@ -15,7 +15,7 @@ from diamond.network.mask_limits import as_limit, describe_masks
 from diamond.network.mixing import fixed_point
 from diamond.network.mixing.fixed_point import LimitExceeded, Pair
 from diamond.network.mixing.lossy_mixer import make_mixer
-from diamond.network.mixing.masked_mixer import masked_receiver
+from diamond.network.mixing.masked_mixer import FixedPointMessage, masked_receiver
 from diamond.schedules.deferred import replace_deferred, specialize
 
 EXCHANGE = ExchangeId(key(0), jnp.int32(3))
@@ -122,7 +122,7 @@ def test_a_site_computes_the_change_of_the_simulation():
             [fixed_point.multiply(fixed_point.to_words(x[j], LIMIT), weight)]
             for j, weight in zip(receiver.neighbours, receiver.weights)
         ]
-        (found,) = receiver.change([x[i]], words, [np.float32])
+        (found,) = receiver.change(FixedPointMessage([x[i]], LIMIT), words, [np.float32])
         np.testing.assert_array_equal(found, wanted[i])
 
 
@@ -140,7 +140,7 @@ def test_numbers_beyond_the_limit_are_never_silent():
     receiver = masked_receiver(network, 0)
     garbage = np.random.default_rng(0).integers(0, 2**64, (2, 1, 9), np.uint64)
     with pytest.raises(LimitExceeded, match="did not cancel"):
-        receiver.change([np.zeros(9, np.float32)], list(garbage), [np.float32])
+        receiver.change(FixedPointMessage([np.zeros(9)], 128.0), list(garbage), [np.float32])
 
 
 def test_the_largest_numbers_do_not_overflow():

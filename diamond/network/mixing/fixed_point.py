@@ -51,7 +51,7 @@ def integer_weight(weight: Any) -> Any:
 
 def to_words(array: NDArray[Any], limit: float) -> Words:
     """Return q of an array; raises `LimitExceeded`."""
-    largest = float(np.max(np.abs(array), initial=0.0))
+    largest = float(max(array.max(), -array.min())) if array.size else 0.0
     if not largest <= limit:  # also if it is NaN
         raise LimitExceeded(
             f"a number of size {largest:.3g}, above the limit of masked sums, {limit:.7g}"
@@ -72,14 +72,11 @@ def multiply(words: Words, weight: np.uint64) -> Words:
 
 
 def from_words(words: Words, limit: float, dtype: Any) -> NDArray[Any]:
-    """Return the numbers of integers, rounded to `dtype`."""
+    """Return the numbers of integers, each rounded once to `dtype` (16 bits: by way of 32)."""
     work = np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
-    is_negative = words.view(np.int64) < 0
-    size = np.where(is_negative, np.uint64(0) - words, words)
-    high = (size >> np.uint64(WEIGHT_BITS)).astype(work)
-    low = (size & np.uint64(LOW)).astype(work)
-    value = (high * work.type(2.0**32) + low) * work.type(2.0 ** -fraction_bits(limit))
-    return np.where(is_negative, -value, value).astype(dtype)
+    value = words.view(np.int64).astype(work)
+    value *= work.type(2.0 ** -fraction_bits(limit))
+    return value.astype(dtype, copy=False)
 
 
 def to_pair(leaf: jax.Array, limit: float) -> tuple[Pair, jax.Array]:
@@ -96,12 +93,29 @@ def to_pair(leaf: jax.Array, limit: float) -> tuple[Pair, jax.Array]:
 
 def from_pair(pair: Pair, limit: float, dtype: Any) -> jax.Array:
     """Return the numbers of integers, with the bits of `from_words`."""
-    work = jnp.float64 if dtype == jnp.float64 else jnp.float32
     is_negative = (pair.high >> 31) == 1
     size = _choose(is_negative, negate(pair), pair)
-    value = size.high.astype(work) * work(2.0**32) + size.low.astype(work)
-    value = value * work(2.0 ** -fraction_bits(limit))
+    if dtype == jnp.float64:
+        value = size.high.astype(dtype) * 2.0**32 + size.low.astype(dtype)
+        value = value * 2.0 ** -fraction_bits(limit)
+    else:
+        value = _round_to_float32(size) * jnp.float32(2.0 ** -fraction_bits(limit))
     return jnp.where(is_negative, -value, value).astype(dtype)
+
+
+def _round_to_float32(size: Pair) -> jax.Array:
+    """Return integers of no sign as float32, rounded once.
+
+    The 32 leading bits have the same rounding as all bits, if the last one is set whenever a bit
+    after it is.
+    """
+    shift = jnp.minimum(jax.lax.clz(size.high), 31)
+    rest = (size.low >> 1) >> (31 - shift)
+    is_inexact = (size.low << shift) != 0
+    leading = (size.high << shift) | rest | is_inexact.astype(jnp.uint32)
+    power = jax.lax.bitcast_convert_type((32 - shift + 127) << 23, jnp.float32)
+    scaled = leading.astype(jnp.float32) * power
+    return jnp.where(size.high == 0, size.low.astype(jnp.float32), scaled)
 
 
 def add(a: Pair, b: Pair) -> Pair:

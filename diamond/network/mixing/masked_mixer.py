@@ -4,6 +4,7 @@ Sites add masks that cancel in the sum (`diamond.peers.message_masks`). They can
 a simulation needs none and has the bits of the sites.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -69,6 +70,21 @@ def masked_mixer(network: Network) -> MaskedMixer:
     return MaskedMixer(*tables, network.mask_limit)
 
 
+class FixedPointMessage:
+    """Own message of an agent as integers, all arrays one after another, and its products."""
+
+    def __init__(self, arrays: Sequence[np.ndarray], limit: float):
+        leaves = [fixed_point.to_words(array.reshape(-1), limit) for array in arrays]
+        self.words: Words = np.concatenate(leaves)
+        self._products: dict[np.uint64, Words] = {}
+
+    def product(self, weight: np.uint64) -> Words:
+        """Return the weighted message, computed once for each weight; do not modify it."""
+        if weight not in self._products:
+            self._products[weight] = fixed_point.multiply(self.words, weight)
+        return self._products[weight]
+
+
 class MaskedReceiver(NamedTuple):
     """Masked sums of one agent, which has only its own messages and sums of those it receives."""
 
@@ -77,24 +93,24 @@ class MaskedReceiver(NamedTuple):
     limit: float
 
     def change(
-        self, own: list[np.ndarray], received: list[list[Words]], dtypes: list[Any]
+        self, own: FixedPointMessage, received: Sequence[Sequence[Words]], dtypes: Sequence[Any]
     ) -> list[np.ndarray]:
         """Return the change of the own message, with the bits of `MaskedMixer`.
 
         Raises:
             LimitExceeded: the sum is larger than any sum of messages, so masks did not cancel.
         """
-        changes = []
-        for k, (leaf, dtype) in enumerate(zip(own, dtypes, strict=True)):
-            total = received[0][k].copy()
-            for message in received[1:]:
+        counts = {weight: self.weights.count(weight) for weight in self.weights}
+        changes, start = [], 0
+        for k, dtype in enumerate(dtypes):
+            total = received[0][k] + received[1][k]
+            for message in received[2:]:
                 total += message[k]
             self._check(total)
-            words = fixed_point.to_words(leaf, self.limit)
-            for weight in sorted(set(self.weights)):  # equal weights have equal products
-                product = fixed_point.multiply(words, weight)
-                product *= np.uint64(self.weights.count(weight))
-                total -= product
+            span = slice(start, start := start + total.size)
+            for weight, count in counts.items():  # equal weights have equal products
+                part = own.product(weight)[span].reshape(total.shape)
+                total -= part if count == 1 else part * np.uint64(count)
             changes.append(fixed_point.from_words(total, self.limit, dtype))
         return changes
 
