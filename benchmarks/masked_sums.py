@@ -23,10 +23,11 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from peers import HERE, METHOD, PROBLEM, environment, make_bundles, ports, problems, run_sites
+from peers import HERE, METHOD, environment, make_bundles, ports, problems, run_sites
 from scipy.stats import chisquare
 
 import diamond
@@ -37,6 +38,26 @@ from diamond.peers.in_process_transport import InProcessNetwork
 from diamond.peers.wire_format import unpack
 from diamond.records import checkpoint
 
+PROBLEM = """
+import jax.numpy as jnp
+import numpy as np
+import diamond
+
+
+def f(x, y, rows):
+    target = jnp.sin(jnp.arange(x.size) + jnp.mean(rows))  # another one at every site
+    return jnp.mean((y - rows) ** 2) + 0.5 * jnp.sum((x - target) ** 2)
+
+
+def g(x, y, rows):
+    return jnp.mean(0.5 * (y - rows) ** 2 * (1 + 0.1 * jnp.tanh(x[:3]))) + 0.1 * y @ x[-3:]
+
+
+def make(site: int, size: int):
+    rows = np.random.default_rng(site).normal(site, 1, (64, 3)).astype(np.float32)
+    start = lambda key: (jnp.linspace(-1, 1, size), jnp.zeros(3))
+    return diamond.Problem(f, g, start, [rows], [rows])
+"""
 WAYS = {"plain": "", "masked": "masked = true\n"}
 KILL_ROUNDS, KILLS = 60, 3
 
@@ -180,7 +201,7 @@ def compare_kills(root: Path, sites: int, size: int) -> None:
 class Wire(InProcessNetwork):
     """A wire that collects the messages which agent 0 gets from agent 1."""
 
-    collected: list = []
+    collected: ClassVar[list] = []
 
     async def deliver(self, hop, content):
         if hop.is_response and (hop.sender, hop.receiver) == (0, 1) and len(content) > 10_000:
@@ -189,7 +210,7 @@ class Wire(InProcessNetwork):
         return await super().deliver(hop, content)
 
 
-def test_uniformity(sites: int, size: int, rounds: int) -> None:
+def measure_uniformity(sites: int, size: int, rounds: int) -> None:
     """Chi-square test of the bytes of single messages, as a receiver gets them."""
     from diamond.engine import site_rehearsal
 
@@ -204,7 +225,7 @@ def test_uniformity(sites: int, size: int, rounds: int) -> None:
         first, last = (np.frombuffer(Wire.collected[i][1], np.uint8) for i in (0, -1))
         repeated = np.mean(first == last)
         print(
-            f"bytes of {len(Wire.collected)} single messages, {way}: {len(content)} bytes, smallest "
+            f"{len(Wire.collected)} single messages, {way}: {len(content)} bytes, smallest "
             f"p-value of {width} chi-square tests {min(values):.3g}; equal bytes of the first and "
             f"the last message {repeated:.4f} (1/256 = {1 / 256:.4f})",
             flush=True,
@@ -241,15 +262,22 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100_000, help="bytes of a plain message")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", choices=["rounding", "view", "bytes", "kills", "time"])
     options = parser.parse_args()
     sites, size = options.sites, options.size
     print(f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}; ring of {sites}")
-    measure_rounding()
-    test_uniformity(sites, size, 20)
     with tempfile.TemporaryDirectory() as folder:
-        compare_bytes(Path(folder), sites, size, options.rounds)
-        compare_kills(Path(folder), sites, size)
-        compare_times(Path(folder), sites, size, options.rounds, options.repeats)
+        root, rounds = Path(folder), options.rounds
+        parts = {
+            "rounding": measure_rounding,
+            "view": lambda: measure_uniformity(sites, size, 20),
+            "bytes": lambda: compare_bytes(root, sites, size, rounds),
+            "kills": lambda: compare_kills(root, sites, size),
+            "time": lambda: compare_times(root, sites, size, rounds, options.repeats),
+        }
+        for name, measure in parts.items():
+            if options.only in (None, name):
+                measure()
 
 
 if __name__ == "__main__":

@@ -12,11 +12,13 @@ from fast_compilation import skip_loss_checks, without_optimizations
 from helpers import final_progress, flat, quad, same_bits
 from lockstep_agents import agents, build_algorithm, stack_states
 from scipy.stats import chisquare
+from tls_sites import SHORT_TIMEOUTS, ports
 
 import diamond
 from diamond.engine.site_rehearsal import rehearse
 from diamond.network.mixing import fixed_point
 from diamond.network.mixing.fixed_point import LimitExceeded
+from diamond.peers import certificate_authority, roster
 from diamond.peers.call_errors import Refused
 from diamond.peers.credentials import Credentials
 from diamond.peers.handshake import compute_digests, describe_differences
@@ -25,9 +27,11 @@ from diamond.peers.local_measures import disagreement
 from diamond.peers.mask_keys import KEY_FILE, MaskKeys, SiteIdentity, UnsignedIdentity
 from diamond.peers.message_masks import MessageMasks, keystream
 from diamond.peers.node import Node
+from diamond.peers.rpc import RpcClient
+from diamond.peers.server import Server
 from diamond.peers.site_agent import Agent
 from diamond.peers.site_checkpoint import OtherRun
-from diamond.peers.wire_format import Envelope, FrameError, decode, encode, unpack
+from diamond.peers.wire_format import Envelope, FrameError, decode, encode, max_frame_bytes, unpack
 from diamond.privacy.ledger import LedgerMismatch
 
 RUN, SIGNIFICANCE = "a run", 1e-6  # of a test of uniformity
@@ -319,3 +323,38 @@ def test_a_site_that_lost_its_folder_is_refused(tmp_path):
     (task,) = run_simulated(everyone([0, 1, 2, 3]))
     with pytest.raises(Refused, match="folder was lost or replaced"):
         task.result()
+
+
+def test_sites_over_tls_agree_on_keys_and_end_in_the_same_bits(tmp_path):
+    network = NETWORK.masked()
+    sites = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(4))}
+    places = certificate_authority.create_federation(tmp_path / "all", "trial", sites, network)
+    bundles = [roster.load_bundle(place) for place in places.values()]
+    seen = []
+
+    async def run_site(bundle):
+        credentials, agent = Credentials(bundle), team()[bundle.me.number]
+        async with RpcClient(
+            credentials, max_frame_bytes(agent.largest_layout), SHORT_TIMEOUTS
+        ) as client:
+            identity, folder = SiteIdentity(credentials), tmp_path / bundle.me.name
+            fixed = agent, ROUNDS, client, folder, 2, SHORT_TIMEOUTS
+            node = Node(*fixed, identity=identity)
+            decode_message = node.client.decode_message
+
+            def record(j, t, content, *more):
+                seen.append((j, t, bytes(content)))
+                return decode_message(j, t, content, *more)
+
+            node.client.decode_message = record
+            async with Server(credentials, node.answer_request, client=client):
+                return await node.run()
+
+    async def everyone():
+        return await asyncio.gather(*map(run_site, bundles))
+
+    ends = asyncio.run(everyone())
+    expected = Cluster(tmp_path / "one process", agents=team()).run()
+    assert all(same_bits(a, b) for a, b in zip(ends, expected, strict=True))
+    messages = [content for _, t, content in seen if t < ROUNDS]
+    assert len(messages) == len(set(messages)) == 12 * ROUNDS
