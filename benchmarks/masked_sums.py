@@ -98,11 +98,11 @@ class Forwarder(threading.Thread):
     def accept(self, target: int):
         async def forward(reader, writer):
             try:
-                there, back = await asyncio.open_connection("127.0.0.1", target)
+                onward, back = await asyncio.open_connection("127.0.0.1", target)
             except OSError:
                 writer.close()
                 return
-            await asyncio.gather(self.pump(reader, back), self.pump(there, writer))
+            await asyncio.gather(self.pump(reader, back), self.pump(onward, writer))
 
         return forward
 

@@ -27,7 +27,7 @@ from .wire_format import FrameError
 
 KEY_FILE = "masks.json"
 CONTEXT = b"diamond: key of masked sums\0"
-KEY_BYTES = 32
+KEY_BYTES, CIPHER_BYTES = 32, 16
 MAX_NEIGHBOURS = 60  # of a site: their signed keys fit in the header of a frame
 
 
@@ -156,7 +156,7 @@ class MaskKeys:
     def log_key(self) -> bytes:
         """Key of this site alone, by which it tags its messages."""
         if not self._log_key:
-            derive = HKDF(hashes.SHA256(), KEY_BYTES, None, CONTEXT + b"log").derive
+            derive = HKDF(hashes.SHA256(), CIPHER_BYTES, None, CONTEXT + b"log").derive
             self._log_key = derive(self._secret.private_bytes_raw())
         return self._log_key
 
@@ -166,7 +166,7 @@ class MaskKeys:
             public = X25519PublicKey.from_public_bytes(self.public_keys[receiver][other])
             low, high = sorted((self.agent, other))
             info = CONTEXT + f"{self.run} {receiver} {low} {high}".encode()
-            derive = HKDF(hashes.SHA256(), KEY_BYTES, None, info).derive
+            derive = HKDF(hashes.SHA256(), CIPHER_BYTES, None, info).derive
             self._pair_keys[receiver, other] = derive(self._secret.exchange(public))
         return self._pair_keys[receiver, other]
 

@@ -276,9 +276,10 @@ class ExchangeRunner:
             self.ledger.record(t, self.clock.round_of(t), arrays)
         envelope = Envelope(self.run, self.agent.number, t, consensus_step)
         try:
+            frame = wire_format.encode(envelope, arrays)
             if self.masks is not None and arrays and not consensus_step:
-                self.masks.record(t, arrays)
-            self.service.publish(t, wire_format.encode(envelope, arrays), consensus_step)
+                self.masks.record(t, arrays, frame)
+            self.service.publish(t, frame, consensus_step)
         except (FrameError, LimitExceeded) as cause:
             what = "what it measures" if consensus_step else "its message"
             raise FloatingPointError(

@@ -4,10 +4,11 @@ What neighbour j sends to receiver i in exchange t, with integers modulo 2^64 (`
 
     floor(W_ij q_j / 2^32) + sum_{k > j} r_jk - sum_{k < j} r_jk,    k the other neighbours of i
 
-where r_jk is the AES-256-CTR keystream of the key that j and k share for i, at counter t 2^64. An
+where r_jk is the AES-128-CTR keystream of the key that j and k share for i, at counter t 2^64. An
 outbox has the plain message; masks are added when it is sent, so that a restarted site sends the
 same bits. `masks.log` has a tag of each message before it is sent: another message in its place,
-whose difference the receiver would see, is refused.
+whose difference the receiver would see, is refused. The log survives a killed process. It is not
+synced: a power cut can lose the last tags.
 """
 
 import math
@@ -36,13 +37,15 @@ from .worker_thread import BlockingRunner
 LOG_FILE, TAG_BYTES = "masks.log", 16
 
 
-def keystream(key: bytes, t: int, zeros: bytes) -> Words:
+def keystream(key: bytes, t: int, zeros: bytes, buffer: bytearray | None = None) -> Words:
     """Return as many random integers as there are zeros, for exchange t.
 
-    The same key never has the same t twice.
+    The same key never has the same t twice. A `buffer` is 16 bytes longer than the zeros.
     """
     encryptor = Cipher(AES(key), CTR(t.to_bytes(8, "big") + bytes(8))).encryptor()
-    return np.frombuffer(encryptor.update(zeros), "<u8")
+    buffer = bytearray(len(zeros) + 16) if buffer is None else buffer
+    encryptor.update_into(zeros, buffer)
+    return np.frombuffer(buffer, "<u8", len(zeros) // 8)
 
 
 class MessageMasks:
@@ -63,7 +66,7 @@ class MessageMasks:
         self._tags: dict[int, bytes] = {}
         self._log: int | None = None  # descriptor of the file
         self._message: tuple[int, FixedPointMessage] | None = None  # of the last exchange
-        self._zeros = b""
+        self._zeros, self._stream = b"", bytearray()
 
     def open(self, is_resumed: bool) -> None:
         """Load keys and tags of this run, or start them."""
@@ -89,15 +92,15 @@ class MessageMasks:
             os.close(self._log)
             self._log = None
 
-    def record(self, t: int, arrays: Sequence[np.ndarray]) -> None:
-        """Record the message of exchange t before it is sent.
+    def record(self, t: int, arrays: Sequence[np.ndarray], frame: Frame) -> None:
+        """Record the message of exchange t, of which `frame` is the plain form, before it is sent.
 
         Raises `LimitExceeded` if a number is too large, `LedgerMismatch` if another message was
         recorded in its place.
         """
         message = self._site.fixed_point_message(arrays)
-        nonce, content = t.to_bytes(12, "big"), memoryview(message.words.data).cast("B")
-        tag = AESGCM(self.keys.log_key).encrypt(nonce, b"", content)  # GMAC: told apart, not sent
+        nonce = t.to_bytes(12, "big")
+        tag = AESGCM(self.keys.log_key).encrypt(nonce, b"", frame)  # GMAC: told apart, not sent
         if self._tags.setdefault(t, tag) != tag:
             raise LedgerMismatch(
                 f"the message of exchange {t} is not the one that was sent before the restart, and "
@@ -115,9 +118,10 @@ class MessageMasks:
             self._message = t, FixedPointMessage(arrays, self.limit)
         words = self._message[1].product(self._weights[receiver])
         if len(self._zeros) != words.nbytes:
-            self._zeros = bytes(words.nbytes)
+            self._zeros, self._stream = bytes(words.nbytes), bytearray(words.nbytes + 16)
         for other in self.keys.public_keys[receiver]:
-            stream = keystream(self.keys.pair_key(receiver, other), t, self._zeros)
+            key = self.keys.pair_key(receiver, other)
+            stream = keystream(key, t, self._zeros, self._stream)
             words = words + stream if self.agent < other else words - stream
         ends = np.cumsum([math.prod(leaf.shape) for leaf in layout])
         leaves = np.split(words, ends[:-1])

@@ -72,6 +72,10 @@ def message(agent, seed=0, scale=1.0):
     return [(scale * random.normal(size=s.shape)).astype(s.dtype) for s in layout]
 
 
+def record(masks, t, arrays):
+    masks.record(t, arrays, encode(Envelope(RUN, masks.agent, t), arrays))
+
+
 def masked_words(masks, sender, receiver, t, arrays):
     frame = encode(Envelope(RUN, sender, t), arrays)
     masked = masks[sender].mask_frame(receiver, t, frame)
@@ -173,10 +177,10 @@ def test_a_single_message_looks_uniform_and_without_masks_it_does_not(monkeypatc
 
 
 def test_a_keystream_is_that_of_its_key_and_exchange():
-    key = bytes(range(32))
+    key = bytes(range(16))
     words = keystream(key, 7, bytes(800))
     np.testing.assert_array_equal(words, keystream(key, 7, bytes(2400))[:100])
-    for other in (keystream(key, 8, bytes(800)), keystream(bytes(32), 7, bytes(800))):
+    for other in (keystream(key, 8, bytes(800)), keystream(bytes(16), 7, bytes(800))):
         assert not (words == other).any()
     # the 2^64 blocks of an exchange do not reach those of the next one
     assert not set(words.tolist()) & set(keystream(key, 8, bytes(80_000)).tolist())
@@ -239,19 +243,19 @@ def test_keys_are_private_to_the_folder_and_the_same_after_a_restart(tmp_path):
 
 def test_another_message_under_the_same_mask_is_refused(tmp_path):
     masks = agree(make_masks(tmp_path))
-    masks[0].record(3, message(0))
-    masks[0].record(3, message(0))
+    record(masks[0], 3, message(0))
+    record(masks[0], 3, message(0))
     with pytest.raises(LedgerMismatch, match="same mask"):
-        masks[0].record(3, message(0, seed=1))
+        record(masks[0], 3, message(0, seed=1))
     for one in masks:
         one.keys.save()
         one.close()
     again = make_masks(tmp_path)[0]
     again.open(is_resumed=True)
-    again.record(3, message(0))
-    again.record(4, message(0, seed=2))
+    record(again, 3, message(0))
+    record(again, 4, message(0, seed=2))
     with pytest.raises(LedgerMismatch, match="same mask"):
-        again.record(3, message(0, seed=1))
+        record(again, 3, message(0, seed=1))
     again.close()
 
 
@@ -259,7 +263,7 @@ def test_numbers_beyond_the_limit_stop_the_site_with_a_reason(tmp_path):
     masks = agree(make_masks())
     for scale in (1e9, np.nan, np.inf):
         with pytest.raises(LimitExceeded, match="above the limit of masked sums"):
-            masks[0].record(0, message(0, scale=scale))
+            masks[0].record(0, message(0, scale=scale), b"")
 
 
 def test_the_disagreement_is_that_of_the_weighted_mean():
