@@ -4,16 +4,12 @@ A site requests the signed public key of each neighbour, and then from each neig
 keys of all neighbours that it has. The answers are on the disk before anything is masked.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from .call_errors import Refused
 from .client import NeighbourClient, gather_or_cancel
-from .mask_keys import MaskKeys
+from .mask_keys import ALL_KEYS, OWN_KEY, MaskKeys
 from .timeouts import retry_until_answered
-from .wire_format import MAX_REQUEST_BYTES, Frame, FrameError, pack, unpack
-
-OWN_KEY, ALL_KEYS = "mask key", "mask keys"  # kinds of requests
+from .wire_format import MAX_REQUEST_BYTES, FrameError, pack, unpack
 
 
 async def agree_on_keys(keys: MaskKeys, client: NeighbourClient) -> None:
@@ -46,14 +42,3 @@ async def _request(client: NeighbourClient, j: int, keys: MaskKeys, kind: str) -
         limits = client.timeouts, client.wait_records[j]
         description = f"keys of masked sums of {client.service.site_name(j)}"
         return await retry_until_answered(attempt, description, *limits)
-
-
-def answer_key_request(keys: MaskKeys, sender: int, header: Mapping[str, Any]) -> Frame | None:
-    """Return the answer to a neighbour's request; None if it does not exist yet."""
-    public_key = header.get("key")
-    if header.get("run") != keys.run or not isinstance(public_key, bytes):
-        raise Refused("a request for keys of masked sums of another run")
-    if header.get("kind") == OWN_KEY:
-        return pack({"kind": OWN_KEY, "record": keys.record}) if keys.record else None
-    records = keys.passed_records(sender, public_key)
-    return None if records is None else pack({"kind": ALL_KEYS, "records": records})

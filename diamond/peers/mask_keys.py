@@ -23,10 +23,11 @@ from .call_errors import Refused
 from .credentials import Credentials
 from .signed_records import sign_record, verify_record
 from .site_checkpoint import OtherRun
-from .wire_format import FrameError
+from .wire_format import Frame, FrameError, pack
 
 KEY_FILE = "masks.json"
 CONTEXT = b"diamond: key of masked sums\0"
+OWN_KEY, ALL_KEYS = "mask key", "mask keys"  # kinds of requests
 KEY_BYTES, CIPHER_BYTES = 32, 16
 MAX_NEIGHBOURS = 60  # of a site: their signed keys fit in the header of a frame
 
@@ -135,6 +136,16 @@ class MaskKeys:
                 "was lost or replaced: start all sites with --restart"
             )
         return [[j, record] for j, record in self.records.items() if j != asker]
+
+    def answer_request(self, sender: int, header: Mapping[str, Any]) -> Frame | None:
+        """Return the answer to a neighbour's request for keys; None if it does not exist yet."""
+        public_key = header.get("key")
+        if header.get("run") != self.run or not isinstance(public_key, bytes):
+            raise Refused("a request for keys of masked sums of another run")
+        if header.get("kind") == OWN_KEY:
+            return pack({"kind": OWN_KEY, "record": self.record}) if self.record else None
+        records = self.passed_records(sender, public_key)
+        return None if records is None else pack({"kind": ALL_KEYS, "records": records})
 
     @property
     def public_key(self) -> bytes:

@@ -157,12 +157,10 @@ class Service:
 
     async def _answer_key_request(self, sender: int, header: Mapping[str, Any]) -> Frame:
         """Answer a request for keys of masked sums; empty if there is no answer for a while."""
-        from .mask_agreement import answer_key_request
-
         if self.masks is None:
             raise Refused(f"{self.site_name(self.agent)} runs without masked sums")
         until = asyncio.get_running_loop().time() + self.timeouts.round / 2
-        while (answer := answer_key_request(self.masks.keys, sender, header)) is None:
+        while (answer := self.masks.keys.answer_request(sender, header)) is None:
             change = self._change
             try:
                 async with asyncio.timeout_at(until):
