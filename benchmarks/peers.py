@@ -116,9 +116,15 @@ def time_rehearsal(sites: int, size: int, rounds: int) -> float:
 
 
 def make_bundles(
-    root: Path, folder: Path, sites: int, rounds: int, version: Path, way: str = "open"
+    root: Path,
+    folder: Path,
+    sites: int,
+    rounds: int,
+    version: Path,
+    way: str = "open",
+    more: str = "",
 ) -> list[Path]:
-    """The bundles of a federation on this machine."""
+    """The bundles of a federation on this machine; `more` lines of its file."""
     folder.mkdir()
     places = [f'"127.0.0.1:{port}"' for port in ports(sites + 1)]
     relay = places.pop()
@@ -130,6 +136,7 @@ def make_bundles(
     names = "\n".join(f"site{i} = {place}" for i, place in enumerate(places))
     names += f"\n[relays]\nhub = {relay}" if way == "relay" else ""
     terms = f'rounds = {rounds}\nevery = {max(1, rounds // PARTS)}\nnetwork = "ring:{sites}"\n'
+    terms += more
     (folder / "trial.toml").write_text(f"{terms}{ALGORITHM}\n[sites]\n{names}\n")
     arguments = ["-m", "diamond", "net", "init", folder / "trial.toml", "--out", folder / "bundles"]
     with (folder / "init.txt").open("wb") as log:
@@ -147,11 +154,17 @@ def peers(
 
 
 def run_sites(
-    root: Path, sites: int, size: int, rounds: int, version: Path = HERE, way: str = "open"
+    root: Path,
+    sites: int,
+    size: int,
+    rounds: int,
+    version: Path = HERE,
+    way: str = "open",
+    more: str = "",
 ) -> tuple[tuple[float, float, float], list[str]]:
     """The times of `peers`, and the ends of the sites, with the digests of x."""
     folder, processes = Path(tempfile.mkdtemp(dir=root)) / "run", []
-    bundles = make_bundles(root, folder, sites, rounds, version, way)
+    bundles = make_bundles(root, folder, sites, rounds, version, way, more)
     relay = None
     if way == "relay":
         with (folder / "relay.txt").open("wb") as log:

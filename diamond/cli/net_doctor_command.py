@@ -40,6 +40,7 @@ def doctor(
         from ..hardware.memory import format_bytes
         from ..network.comparison_paths import describe_comparison
         from ..network.liars import describe_defense
+        from ..network.mask_limits import describe_masks
         from ..peers.deadline_setting import describe_policy
         from ..peers.edge_check import check_edges
         from ..peers.handshake import compute_digests
@@ -70,6 +71,7 @@ def doctor(
             members = site.roster.members
             neighbours = [member.neighbours for member in members]
             print_message(describe_comparison(neighbours, [member.name for member in members]))
+        print_message(describe_masks(federation.build_network()))
         limits, own_place = Timeouts(connect, 1.5 * connect), operator_address(bundle, site, listen)
         results = asyncio.run(check_edges(site, digests, limits, own_place))
         if json:

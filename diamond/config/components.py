@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -133,6 +133,7 @@ def read_network(value: Any) -> Component:
     channels, gamma = table.pop("channel", []), table.pop("gamma", None)
     exchange_every = table.pop("exchange_every", 1)
     defense: dict[str, Any] = {key: table.pop(key) for key in ("robust", "liars") if key in table}
+    masked = table.pop("masked", False)
     make = getattr(network, canonical)
     taken = parameters(make)
     positions = table.pop("", [])
@@ -177,6 +178,9 @@ def read_network(value: Any) -> Component:
     if defense:
         network_built = _add_defense(network_built, defense)
         toml_values = toml_values | {"liars": 1} | defense
+    if masked is not False:
+        network_built = _add_masks(network_built, masked)
+        toml_values = toml_values | {"masked": masked}
     label = value if isinstance(value, str) else network_built.title
     return Component(canonical, toml_values, lambda: network_built, label)
 
@@ -190,6 +194,20 @@ def _add_defense(network_built: network.Network, defense: dict[str, Any]) -> net
         return network_built.robust(defense["robust"], liars)
     except (ValueError, TypeError) as cause:
         raise config_error(str(cause), "robust") from None
+
+
+def _add_masks(network_built: network.Network, masked: Any) -> network.Network:
+    """Return the network with masked sums: true, or the largest number that is sent."""
+    try:
+        return network_built.masked() if masked is True else network_built.masked(masked)
+    except ValueError as cause:
+        raise config_error(str(cause), "masked") from None
+
+
+def mask_network(component: Component, masked: bool | float) -> Component:
+    """Return the network of a file with masked sums, which `masked` beside it asks for."""
+    masked_network = _add_masks(component.build(), masked)
+    return replace(component, build=lambda: masked_network)
 
 
 def _check_gamma(gamma: Any) -> None:

@@ -15,11 +15,12 @@ from pydantic import (
     model_validator,
 )
 
+from ..interface.traffic import check_masked_sums
 from ..network import Network
 from ..peers.deadline_setting import parse_deadline
 from ..peers.reachability import reachability_mistakes
 from ..records.manifest import RunOrigin
-from .components import Component, read_algorithm, read_network
+from .components import Component, mask_network, read_algorithm, read_network
 from .privacy_section import PrivacySection
 from .site_problem import check_federated_problem
 from .validation_errors import BadExperiment, Mistake, config_error, translate_errors
@@ -62,6 +63,8 @@ class Federation(BaseModel):
             connections and dials its neighbours; {address = "host:port", relay = true} for a site
             that also relays connections between such sites.
         relays: Table of relays without keys (`diamond net relay`): name = "host:port".
+        masked: Whether a site sees only the weighted sum of its neighbours' messages, not each of
+            them; a number is the largest one that a site may send. Every site needs two neighbours.
         privacy: Differential privacy of everything that a site sends, as in an experiment; every
             site keeps a ledger of it and stops before it would overspend.
         problem: Problem of the gallery on files at each site; without it, `--problem` names a
@@ -87,6 +90,7 @@ class Federation(BaseModel):
     algorithm: Annotated[Component, BeforeValidator(read_algorithm)]
     sites: dict[Site, OptionalAddress]
     relays: dict[Site, Address] = {}  # sites that relay, and relays without keys
+    masked: bool | Annotated[float, Field(gt=0)] = False
     privacy: PrivacySection | None = None
     problem: Annotated[dict[str, Any] | None, BeforeValidator(check_federated_problem)] = None
 
@@ -95,6 +99,12 @@ class Federation(BaseModel):
         if self.privacy is not None:
             protected = self.privacy.protect(self.algorithm, self.rounds)
             object.__setattr__(self, "algorithm", protected)
+        return self
+
+    @model_validator(mode="after")
+    def _mask_network(self) -> "Federation":
+        if self.masked is not False:
+            object.__setattr__(self, "network", mask_network(self.network, self.masked))
         return self
 
     def mistakes(self) -> list[Mistake]:
@@ -110,7 +120,28 @@ class Federation(BaseModel):
         if self.deadline is not None and network.sequence:
             message = "exchange_every and deadline exclude each other; leave out one of the two"
             mistakes.append(Mistake("deadline", message))
+        if network.mask_limit is not None:
+            mistakes += [Mistake(name, reason) for name, reason in self._unmaskable().items()]
         return mistakes
+
+    def _unmaskable(self) -> dict[str, str]:
+        """Return the keys that exclude masked sums, with the reason."""
+        reasons = {}
+        if self.missing == "continue":
+            reasons["missing"] = (
+                'masks cancel only in the sum of all neighbours: masked needs missing = "wait"'
+            )
+        if self.clip is not None:
+            reasons["clip"] = "compares single messages, which masked hides; leave out one of them"
+        if self.signed:
+            reasons["signed"] = (
+                "compares single messages, which masked hides; leave out one of them"
+            )
+        try:
+            check_masked_sums(self.build_network(), self.algorithm.build())
+        except ValueError as cause:
+            reasons["algorithm"] = str(cause)
+        return reasons
 
     def build_network(self) -> Network:
         """Build the network."""
@@ -122,6 +153,8 @@ class Federation(BaseModel):
         scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
         more = {name: getattr(self, name) for name in ("deadline", "clip", "measure", "problem")}
         more["signed"] = self.signed or None
+        if self.masked is not False:
+            more["masked"] = self.masked
         if self.privacy is not None:
             more["privacy"] = self.privacy.as_table(self.rounds)
         return (

@@ -30,6 +30,9 @@ def divergence_error(
         steps.context.consensus.local("lost", measure)[0], after.state
     )
     cause = explain_divergence(steps.context, steps.algorithm, t, good.state)
+    network = steps.context.network
+    if network is not None and (limit := network.mask_limit) is not None:
+        cause += f"; or a message had a number above {limit:.7g}, the limit of masked sums"
     message = (
         f"diverged in round {t}: {quantity} is not finite; {cause}. The state before that "
         f"round is kept in `run` of this error"

@@ -61,7 +61,11 @@ class Driver:
         )
         self._charge()
         traffic_of_round = count_traffic(
-            self.steps[0].algorithm, backend.objectives, *starts[self.seeds[0]], network.channels
+            self.steps[0].algorithm,
+            backend.objectives,
+            *starts[self.seeds[0]],
+            network.channels,
+            network.mask_limit is not None,
         )
         inputs = RunInputs(problem, network, sampling, traffic_of_round)
         links = {seed: LinkCosts(network, traffic_of_round, seed) for seed in starts}

@@ -58,6 +58,8 @@ class MultiDevice(SingleRunBackend):
             raise ValueError("channels are simulated on one device; leave devices out")
         if network.defense is not None or network.lies:
             raise ValueError("robust mixing runs on one device; leave devices out")
+        if network.mask_limit is not None:
+            raise ValueError("masked sums run on one device; leave devices out")
         mesh_devices = resolve_devices(devices)
         self.mesh = Mesh(np.array(mesh_devices), (AXIS,))
         self.donates = problem.is_large  # rounds overwrite the progress before

@@ -12,7 +12,7 @@ from ..core.sampling import Sampling
 from ..core.validation import as_int
 from ..hardware.compiler import optimized_compilation
 from ..interface.round_interface import NETWORKS, Algorithm
-from ..interface.traffic import check_robust_mixing, message_shapes
+from ..interface.traffic import check_masked_sums, check_robust_mixing, message_shapes
 from ..metrics import stopping
 from ..metrics.display import progress_display
 from ..metrics.evaluations import Every
@@ -269,6 +269,7 @@ def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) ->
         raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
     check_lower_level(problem, algorithm)
     check_network_kind(network, algorithm, problem)
+    check_masked_sums(network, specialize(algorithm, problem))
     if problem.streams or network.defense:  # tracing finds methods that ask for all rows
         outline = replace_deferred(specialize(algorithm, problem), lambda open: 1)
         objectives = problem.objectives(algorithm.batch)

@@ -105,6 +105,7 @@ def run(
         RunFailed: another agent diverged and may not roll back.
     """
     from ..peers.credentials import Credentials
+    from ..peers.mask_keys import SiteIdentity
     from ..peers.metrics_endpoint import serve_metrics
     from ..peers.operator_address import LOOPBACK, publish_operator_address
     from ..peers.overview import StatusCollector
@@ -146,7 +147,15 @@ def run(
             fixed = agent, rounds, client, folder, every, limits
             signer = partial(StatementSigner, lambda: credentials.bundle)
             sign = partial(sign_messages, signer()) if signed else None
-            node = Node(*fixed, missing=missing, names=names, deadline=deadline, sign=sign)
+            identity = SiteIdentity(credentials) if agent.masked else None
+            node = Node(
+                *fixed,
+                missing=missing,
+                names=names,
+                deadline=deadline,
+                sign=sign,
+                identity=identity,
+            )
             folder_writer = SiteRunFolder(writer, node, origin, config)
             node.on_round = partial(_noted, folder_writer, listener)
             if listener:

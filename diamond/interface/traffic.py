@@ -8,8 +8,11 @@ import jax
 from ..core.sampling import draw, key
 from ..network import Network
 from ..problem import Objectives
-from ..schedules.deferred import select_agent_values
+from ..schedules.deferred import deferred_names, select_agent_values
+from ..schedules.learned import learned_names
 from .round_interface import Algorithm, Message
+
+MASKED_BYTES = 8  # of a number in a masked sum
 
 
 class Traffic(NamedTuple):
@@ -39,8 +42,31 @@ def check_robust_mixing(network: Network, algorithm: Any, messages: Sequence[Mes
         )
 
 
+def check_masked_sums(network: Network, algorithm: Any, clip: float | None = None) -> None:
+    """Reject settings in which agents would send measurements or single messages in the clear."""
+    if network.mask_limit is None:
+        return
+    open_numbers = {*deferred_names(algorithm)} | ({"alpha"} & learned_names(algorithm))
+    names = sorted(name for name in open_numbers if not name.startswith("_"))
+    if names:
+        raise ValueError(
+            f"{network.name}: {', '.join(names)} would be estimated from measurements that each "
+            f"agent sends in the clear, and masked sums hide those: give {' and '.join(names)}"
+        )
+    if clip is not None:
+        raise ValueError(
+            f"{network.name}: clip compares single messages, which masked sums hide: leave out one "
+            f"of the two"
+        )
+
+
 def count_traffic(
-    algorithm: Algorithm, problem: Objectives, x: Any, y: Any, channels: Sequence[Any] = ()
+    algorithm: Algorithm,
+    problem: Objectives,
+    x: Any,
+    y: Any,
+    channels: Sequence[Any] = (),
+    is_masked: bool = False,
 ) -> Traffic:
     """Return the traffic of one round, one link and one direction, encoded by `channels`."""
     shapes = message_shapes(algorithm, problem, x, y)
@@ -49,7 +75,8 @@ def count_traffic(
     repeats = [
         stage.repeats * bool(jax.tree.leaves(m)) for stage, m in zip(algorithm.stages, shapes)
     ]
-    size = lambda m: sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(m))
+    width = lambda a: MASKED_BYTES if is_masked else a.dtype.itemsize
+    size = lambda m: sum(a.size * width(a) for a in jax.tree.leaves(m))
     per_exchange, after_local_step = [], False  # a local step delays the next message
     positions: list[int | None] = []
     position = 0

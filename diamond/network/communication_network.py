@@ -18,6 +18,7 @@ from diamond.network.liars import Liar, LieFunction, explain_undefended, make_li
 from diamond.network.link_interruptions import exchange_every
 from diamond.network.links.link_properties import Links, update_links
 from diamond.network.links.link_values import AgentValues, Compute, EdgeValues
+from diamond.network.mask_limits import DEFAULT_LIMIT, add_masks
 from diamond.network.network_summary import summarize
 from diamond.network.phase_weights import flooding_rounds, is_balanced
 
@@ -47,6 +48,7 @@ class Network:
     links: Links | None = None  # None: communication takes no time
     defense: tuple[str, int] | None = None  # robust mixing, and the liars it expects
     lies: tuple[Liar, ...] = ()  # agents that send false messages, in a simulation
+    mask_limit: float | None = None  # largest number in masked sums; None: messages are not masked
     base: "Network | None" = None  # constant network whose links are down in some rounds
     skipping: frozenset[int] = frozenset()  # agents that skip this round of a sequence
 
@@ -80,6 +82,7 @@ class Network:
                 f"out the channels, or exchange in every round"
             )
         if channels:
+            self._check_unmasked("channels change messages on their way")
             self._check_perfect_links(self.defense is None and not self.lies)
         check_channels(channels, self.name if self.sequence else None)
         if gamma is None:
@@ -104,6 +107,7 @@ class Network:
             raise ValueError(f"no robust mixing {rule!r}; there are 'clipped' and 'trimmed'")
         if as_int("liars", liars) < 1:
             raise ValueError(f"liars = {liars}: robust mixing expects one or more")
+        self._check_unmasked("robust mixing compares single messages")
         self._check_perfect_links(self.kind == "symmetric" and not self.channels)
         expected = f"{liars} liar{'s' * (liars != 1)}"
         if reason := explain_undefended(self.graph, liars):
@@ -129,9 +133,29 @@ class Network:
         Returns:
             The network with one more liar.
         """
+        self._check_unmasked("lies change single messages")
         self._check_perfect_links(self.kind == "symmetric" and not self.channels)
         liar = make_liar(agent, lie, self.agents)
         return replace(self, lies=(*self.lies, liar), name=f"{self.name}, {liar.name}")
+
+    def masked(self, limit: float = DEFAULT_LIMIT) -> "Network":
+        """Return the same network with messages of which a receiver sees only the weighted sum.
+
+        Sites hide single messages by masks that cancel in the sum; a simulation has the same
+        fixed-point sums (`diamond.network.mixing.fixed_point` has formulas and errors).
+
+        Args:
+            limit: largest number that an agent may send; rounded up to a power of two. The
+                smallest difference that is sent is `limit` / 2^61.
+
+        Returns:
+            The network with masked sums, for methods without open numbers.
+        """
+        return add_masks(self, limit)
+
+    def _check_unmasked(self, reason: str) -> None:
+        if self.mask_limit is not None:
+            raise ValueError(f"{self.name}: {reason}, which masked sums hide; leave out masked")
 
     @cached_property
     def tolerated_liars(self) -> int:

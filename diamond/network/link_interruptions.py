@@ -23,11 +23,12 @@ def exchange_every(network: "Network", rounds: int) -> "Network":
         "changes from round to round": network.sequence,
         "has channels": network.channels,
         "mixes robustly or has liars": network.defense or network.lies,
+        "has masked sums": network.mask_limit is not None,
     }
     if cause := next((cause for cause, is_given in causes.items() if is_given), ""):
         raise ValueError(
             f"{network.name} {cause}, so its exchanges cannot be thinned out: take a constant "
-            f"network without channels and robust mixing, or exchange in every round"
+            f"network without channels, robust mixing and masks, or exchange in every round"
         )
     idle = _without_links(network, network.edges)
     sequence = (idle,) * (rounds - 1) + (replace(network, links=None),)
@@ -52,9 +53,11 @@ def interrupted(
     Returns:
         The changing network.
     """
-    if network.kind != "symmetric" or network.channels or network.defense or network.lies:
+    is_special = network.defense or network.lies or network.mask_limit is not None
+    if network.kind != "symmetric" or network.channels or is_special:
         raise ValueError(
-            f"{network.name} must be undirected and constant, without channels and robust mixing"
+            f"{network.name} must be undirected and constant, without channels, robust mixing and "
+            f"masked sums"
         )
     skips = [frozenset(agents) for agents in skipping] or [frozenset()] * len(down)
     if not down or len(skips) != len(down):

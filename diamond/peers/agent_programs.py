@@ -54,6 +54,7 @@ class FinishKey(NamedTuple):
     next_message: tuple[int, int] | None = None  # next known message: its stage, and rounds ahead
     clip: float | None = None  # see `mix_clipped`
     robust: RobustReceiver | None = None
+    is_masked: bool = False  # the parts are the own message and its change
 
 
 @lru_cache(maxsize=256)
@@ -115,9 +116,11 @@ def finish_program(plan: FinishKey) -> Callable[..., Any]:
         messages = [jax.tree.unflatten(plan.message, part) for part in parts]
         distances = [
             distances_to_own([drop_step_scalars(m[k]) for m in messages], plan.own_index)
-            for k in range(len(messages[0]))
+            for k in range(0 if plan.is_masked else len(messages[0]))
         ]
-        if plan.robust is not None:
+        if plan.is_masked:
+            change = messages[1]
+        elif plan.robust is not None:
             change = plan.robust.change(messages, weights, plan.own_index)
         else:
             change = mix_messages(messages, weights, plan.own_index)

@@ -10,8 +10,9 @@ from ..core import cost_counter
 from ..core.pytrees import Tree
 from ..core.sampling import Sampling, key
 from ..interface.round_interface import Algorithm
-from ..interface.traffic import check_robust_mixing, message_shapes
+from ..interface.traffic import check_masked_sums, check_robust_mixing, message_shapes
 from ..network import Network
+from ..network.mixing.masked_mixer import masked_receiver
 from ..network.mixing.robust_mixer import robust_receiver
 from ..privacy.private_runs import with_simulated_secret
 from ..problem import Problem
@@ -62,12 +63,18 @@ class AgentSetup:
         self.channel_codec = make_channel_codec(network)
         self.message_shapes = message_shapes(self.template, self.objectives, *problem.start(seed))
         check_robust_mixing(network, self.template, self.message_shapes)
+        check_masked_sums(network, specialized, clip)
         self.robust = robust_receiver(network, number)
+        self.masked = None if network.mask_limit is None else masked_receiver(network, number)
         encoded = self.message_shapes
         if self.channel_codec is not None:
             encoded = [self.channel_codec.encoded_shapes(shapes) for shapes in encoded]
         self._structures = [jax.tree.structure(shapes) for shapes in encoded]
         self.layouts = [layout_of(jax.tree.leaves(shapes)) for shapes in encoded]
+        self._plain_layouts = self.layouts
+        if self.masked is not None:
+            mask = lambda leaf: leaf._replace(dtype="uint64")
+            self.layouts = [tuple(map(mask, layout)) for layout in self.layouts]
         self.exchanges, self.final_stages = split_into_exchanges(self.template, self.layouts)
         self.has_several_stages = sum(stage.repeats for stage in self.template.stages) > 1
         self._rows, self._objectives = jax.tree.flatten(self.objectives)
@@ -109,6 +116,10 @@ class AgentSetup:
     def layout_at(self, tick: int) -> Layout:
         """Return the layout of the message of that exchange."""
         return self.layouts[self.exchanges[tick % self.exchange_count].stage]
+
+    def plain_layout_at(self, tick: int) -> Layout:
+        """Return the layout of the message of that exchange, before masks are added."""
+        return self._plain_layouts[self.exchanges[tick % self.exchange_count].stage]
 
     @property
     def largest_layout(self) -> Layout:

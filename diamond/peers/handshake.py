@@ -85,6 +85,7 @@ def _describe_channels(agent: Agent) -> list[str]:
     network = agent.network
     options = [] if agent.clip is None else [f"clip {agent.clip}"]
     options += [] if network.defense is None else [f"robust {network.defense}"]
+    options += [] if network.mask_limit is None else [f"masked {network.mask_limit}"]
     options += [f"every {agent.exchange_every}"] * (agent.exchange_every > 1)
     return options + ([f"{network.channels} {network.damping}"] if network.channels else [])
 

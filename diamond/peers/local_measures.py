@@ -84,8 +84,16 @@ def _measure(
 def disagreement(
     agent: Agent, messages: Sequence[Mapping[int, Sequence[Any]]], progress: AgentProgress
 ) -> float:
-    """Return ||x_i - mean_j x_j||^2 over the agent and its neighbours; 0 before round 0."""
+    """Return ||x_i - mean_j x_j||^2 over the agent and its neighbours; 0 before round 0.
+
+    With masked sums the mean has the weights of the network, sum_j M_ij x_j.
+    """
     for exchange, arrays in reversed(list(enumerate(messages))):
+        if agent.masked is not None:
+            change = agent.unflatten_message(agent.masked_change(arrays), exchange)
+            if x_change := _x_arrays(change.average):
+                return float(sum((a**2).sum() for a in x_change))
+            continue
         decoded = agent.last_messages(progress, arrays, exchange)
         x = {j: _x_arrays(message.average) for j, message in decoded.items()}
         if x[agent.number]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..auto import loss_monitor
 from ..hardware.program_cache import compile_once
+from ..network.mixing.fixed_point import LimitExceeded
 from ..privacy.ledger import PrivacyLedger
 from . import site_rollback, warm_restart, wire_format
 from .agent_programs import LocalResult
@@ -26,6 +27,7 @@ from .wire_format import Envelope, FrameError
 from .worker_thread import BlockingRunner
 
 if TYPE_CHECKING:
+    from .message_masks import MessageMasks
     from .signed_messages import SignedMessages
 
 
@@ -45,12 +47,14 @@ class ExchangeRunner:
         round_deadline: RoundDeadline | None = None,
         ledger: PrivacyLedger | None = None,
         signatures: "SignedMessages | None" = None,
+        masks: "MessageMasks | None" = None,
     ):
         self.round_deadline = round_deadline
         self.agent, self.run, self.service, self.client = agent, run, service, client
         self.edges, self.run_blocking, self.name, self.clock = edges, run_blocking, name, clock
         self.ledger = ledger  # of spent privacy, if messages are private
         self.signatures = signatures
+        self.masks = masks  # if messages are masked
         sources, own_index = agent.sources, agent.sources.index(agent.number)
         names = [service.site_name(j) for j in sources]
         self.outlier_detector = OutlierDetector(sources, own_index, names, service.audit)
@@ -92,6 +96,8 @@ class ExchangeRunner:
 
         Each agent sends its neighbours the largest values it knows, as often as the diameter.
         """
+        if self.masks is not None:
+            raise ValueError("this number would be sent in the clear, and masked sums hide it")
         if self.ledger is not None:
             raise ValueError(
                 "this number is measured on the rows and sent without noise, which a private run "
@@ -281,8 +287,11 @@ class ExchangeRunner:
         envelope = Envelope(self.run, self.agent.number, t, consensus_step)
         try:
             encode = self.signatures.encode if self.signatures else wire_format.encode
-            self.service.publish(t, encode(envelope, arrays), consensus_step)
-        except FrameError as cause:
+            frame = encode(envelope, arrays)
+            if self.masks is not None and arrays and not consensus_step:
+                self.masks.record(t, arrays, frame)
+            self.service.publish(t, frame, consensus_step)
+        except (FrameError, LimitExceeded) as cause:
             what = "what it measures" if consensus_step else "its message"
             raise FloatingPointError(
                 f"{self.name} diverged in round {self.clock.round_of(t)}: {what} has {cause}; "

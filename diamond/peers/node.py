@@ -42,6 +42,8 @@ from .wire_format import Frame
 from .worker_thread import BlockingRunner, BriefWorkRunner
 
 if TYPE_CHECKING:
+    from .mask_keys import MaskIdentity
+    from .message_masks import MessageMasks
     from .signed_messages import SignedMessages
 
 MissingPolicy = Literal["wait", "continue"]
@@ -81,6 +83,7 @@ class Node:
     deadline: float | str | None = None  # of an exchange, see `round_deadline`
     on_ready: Callable[[], None] = lambda: None  # called after compilation, before the first round
     sign: "Callable[[Node], SignedMessages] | None" = None  # signs messages of this node
+    identity: "MaskIdentity | None" = None  # signs keys of masked sums; None: in one process
 
     def __post_init__(self) -> None:
         start = "onward" if warm_restart.is_warm_restart(self.folder) else "anew"
@@ -116,6 +119,7 @@ class Node:
         self.round_deadline = make_deadline(
             self.edges, self.agent, self.deadline, self.run_blocking
         )
+        self.masks = self.service.masks = self._make_masks(start) if self.agent.masked else None
         peers = self.service, self.client, self.edges, self.run_blocking
         terms = ledger_terms(self.agent.algorithm, self.agent.problem)
         self.ledger = None if terms is None else open_ledger(self.folder, terms)
@@ -128,6 +132,7 @@ class Node:
             self.round_deadline,
             self.ledger,
             self.signatures,
+            self.masks,
         )
         self.checkpoints = CheckpointWriter(self.agent, self.run_digest, self.folder, *peers)
 
@@ -159,9 +164,18 @@ class Node:
         self.service.outbox.is_unneeded = lambda j, t: journal.edge_vote(j, t) == DOWN
         return edges
 
+    def _make_masks(self, start: str) -> "MessageMasks":
+        from .message_masks import make_masks
+
+        is_complete = self.missing == "wait" and self.deadline is None
+        run = self.agent, self.run_digest, self.identity, self.folder
+        return make_masks(*run, is_complete=is_complete, is_restart=start == "onward")
+
     async def run(self) -> AgentProgress:
         """Run all rounds, from the checkpoint if any; return once no neighbour needs more."""
         progress = self.checkpoints.restore()
+        if self.masks is not None:
+            self.masks.open(is_resumed=progress.clock > 0)
         try:
             if self.edges:
                 self.edges.journal.restore(self.agent.tick(progress))
@@ -203,6 +217,8 @@ class Node:
                 self.round_deadline.close()
             if self.edges:
                 await self.edges.close()
+            if self.masks is not None:
+                self.masks.close()
         return progress
 
     async def _start(self, progress: AgentProgress) -> AgentProgress:
@@ -212,6 +228,8 @@ class Node:
         is_restart = is_new and warm_restart.is_warm_restart(self.folder)
         needs_all = is_new and (is_restart or deferred_names(self.agent.algorithm))
         await run_or_halt(self.client.greet_neighbours(None if needs_all else self.edges))
+        if self.masks is not None:
+            await run_or_halt(self.masks.agree(self.client, self.run_blocking))
         self.greeting_seconds = _loop_time() - start
         if is_new:
             start = _loop_time()

@@ -13,18 +13,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import msgpack
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
-
 from .call_errors import Refused, Unreachable
 from .client import Transport
 from .credentials import Credentials
-from .membership import find_holder, verify_certificate
 from .neighbour_status import validate_status
-from .roster import SIGNATURE_ALGORITHM, Bundle
+from .roster import Bundle
+from .signed_records import sign_record, verify_record
 from .wire_format import MAX_REQUEST_BYTES, Frame, FrameError, pack, unpack
 
 MAX_RECORDS, MAX_RECORD_BYTES = 80, 4096  # a response fits in the header of a frame
@@ -125,31 +119,18 @@ def read_records(response: Frame) -> list[bytes]:
 
 def sign_status(bundle: Bundle, query: bytes, status: Mapping[str, Any]) -> bytes:
     """Sign a status of this site, for one query."""
-    key = load_pem_private_key(bundle.key, None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    content = json.dumps(status).encode()
-    certificate = x509.load_pem_x509_certificate(bundle.certificate)
-    signature = key.sign(CONTEXT + query + content, SIGNATURE_ALGORITHM)
-    return msgpack.packb([content, certificate.public_bytes(Encoding.DER), signature])
+    return sign_record(bundle, CONTEXT + query, json.dumps(status).encode())
 
 
 def verify_status(bundle: Bundle, query: bytes, record: bytes) -> dict[str, Any]:
     """Return the status in a record, whose site must have signed it for this query."""
+    content, holder = verify_record(bundle, CONTEXT + query, record, "status")
     try:
-        content, certificate_bytes, signature = msgpack.unpackb(record)
-        certificate = verify_certificate(certificate_bytes, bundle.ca)
-        key = certificate.public_key()
-        if not isinstance(key, ec.EllipticCurvePublicKey):
-            raise TypeError
-        key.verify(signature, CONTEXT + query + content, SIGNATURE_ALGORITHM)
         document = json.loads(content)
         status = validate_status(document, len(bundle.roster.members))
         loss = {"loss": float(document["loss"])} if "loss" in document else {}
-    except InvalidSignature:
-        raise Refused("a status that its site did not sign for this query") from None
-    except (ValueError, TypeError, msgpack.UnpackException) as cause:
+    except (ValueError, TypeError) as cause:
         raise FrameError(f"an answer that is no status ({type(cause).__name__})") from None
-    holder = find_holder(certificate, bundle.roster)
     if holder is None or holder.number != status["agent"]:
         raise Refused("a status in the name of another site")
     return status | loss

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import site_checkpoint, wire_format
 from .audit import Audit
@@ -18,6 +18,9 @@ from .subscription import Publisher
 from .timeouts import Timeouts
 from .wire_format import MAX_REQUEST_BYTES, Envelope, Frame, MessageRequest
 from .worker_thread import BlockingRunner
+
+if TYPE_CHECKING:
+    from .message_masks import MessageMasks
 
 OverviewAnswer = Callable[[int, Mapping[str, Any]], Awaitable[Frame]]  # of (sender, query)
 
@@ -54,6 +57,7 @@ class Service:
         self.stop: Callable[[], None] = lambda: None  # requests a stop after the round
         self.open_connections: Callable[[], list[int]] = list  # neighbours that can be asked
         self.answer_overview: OverviewAnswer | None = None  # signed statuses of many sites
+        self.masks: MessageMasks | None = None  # if messages are masked
         self._finish_lock = asyncio.Lock()
         self._change = asyncio.Event()
         self._failure = ""
@@ -93,6 +97,8 @@ class Service:
             first_kept = self.outbox.durable[sender]
             response = {"kind": "hello", "durable": self.durable, "kept": first_kept}
             return wire_format.pack(response)
+        if str(header.get("kind")).startswith("mask key"):
+            return await self._answer_key_request(sender, header)
         message_request = wire_format.decode_request(header)
         if message_request.run != self.digests["run"]:
             raise Refused(f"{self.site_name(self.agent)} runs something else: another digest")
@@ -133,7 +139,7 @@ class Service:
         while publisher.next_tick < self.last_tick:
             t = publisher.next_tick
             exists = (t, 0) in self.outbox.frames
-            frame = self.outbox.get(t) if exists else self._rollback_notice(t)
+            frame = self._message_for(j, t) if exists else self._rollback_notice(t)
             if frame is None:
                 return
             publisher.next_tick += 1
@@ -141,6 +147,27 @@ class Service:
                 if self.publishers.get(j) is publisher:
                     del self.publishers[j]
                 return
+
+    def _message_for(self, j: int, t: int, consensus_step: int = 0) -> Frame | None:
+        """Return the message of exchange t as neighbour j gets it."""
+        frame = self.outbox.get(t, consensus_step)
+        if self.masks is None or frame is None or consensus_step or t == self.last_tick:
+            return frame
+        return self.masks.mask_frame(j, t, frame)
+
+    async def _answer_key_request(self, sender: int, header: Mapping[str, Any]) -> Frame:
+        """Answer a request for keys of masked sums; empty if there is no answer for a while."""
+        if self.masks is None:
+            raise Refused(f"{self.site_name(self.agent)} runs without masked sums")
+        until = asyncio.get_running_loop().time() + self.timeouts.round / 2
+        while (answer := self.masks.keys.answer_request(sender, header)) is None:
+            change = self._change
+            try:
+                async with asyncio.timeout_at(until):
+                    await change.wait()
+            except TimeoutError:
+                return b""
+        return answer
 
     def _rollback_notice(self, t: int, consensus_step: int = 0) -> Frame | None:
         """Return the rollback notice, if the agent has rolled back."""
@@ -181,7 +208,7 @@ class Service:
         if self.edges and not step and (vote := await self.edges.answer_request(request, kind)):
             return vote
         try:
-            frame = self.outbox.get(t, step) if kind == "ask" else None
+            frame = self._message_for(request.sender, t, step) if kind == "ask" else None
         except MessageDiscarded as error:
             raise Refused(f"{self.site_name(self.agent)}: {error}") from None
         if frame is None and self.edges and self.edges.stuck:

@@ -13,6 +13,7 @@ from ..core import cost_counter, pytrees
 from ..core.sampling import ExchangeId, Sampling
 from ..interface.round_interface import Algorithm, Message
 from ..network import Network
+from ..network.mixing.masked_mixer import FixedPointMessage
 from ..problem import Problem
 from ..schedules.deferred import (
     Consensus,
@@ -55,6 +56,7 @@ class Agent(AgentSetup):
         self._flat_algorithm: tuple[Any, Any, Any] = None, None, None  # with leaves, structure
         self._precomputed: tuple[Any, Any, Any] = None, None, None  # algorithm, state, next message
         self._last_sent: tuple[Any, Any] = None, None  # last message, on host and device
+        self._last_masked: tuple[Any, Any] = None, None  # last message, in fixed point
 
     def resolve_deferred(self, progress: AgentProgress, consensus: Consensus) -> AgentProgress:
         """Estimate the numbers that the algorithm leaves open, at the agent's current point."""
@@ -178,6 +180,21 @@ class Agent(AgentSetup):
         like = self.message_shapes[stage]
         return {j: codec.decode(states[j], e, like, exchange_id, j) for j, e in encoded.items()}
 
+    def masked_change(self, messages: Mapping[int, Sequence[np.ndarray]]) -> list[np.ndarray]:
+        """Return the arrays of sum_j M_ij (message_j - message_i), of masked messages."""
+        assert self.masked is not None
+        own = messages[self.number]
+        received = [messages[j] for j in self.masked.neighbours]
+        dtypes = [array.dtype for array in own]
+        return self.masked.change(self.fixed_point_message(own), received, dtypes)
+
+    def fixed_point_message(self, arrays: Sequence[np.ndarray]) -> FixedPointMessage:
+        """Return an own message for masked sums; the last one is converted once."""
+        assert self.masked is not None
+        if self._last_masked[0] is not arrays:
+            self._last_masked = arrays, FixedPointMessage(arrays, self.masked.limit)
+        return self._last_masked[1]
+
     def finish_exchange(
         self,
         progress: AgentProgress,
@@ -191,18 +208,20 @@ class Agent(AgentSetup):
         inputs = local_result.state, local_result.estimate
         if self.channel_codec is None:
             numbers, structure = self._flatten_algorithm(progress.algorithm)
-            fixed = structure, self._structures[stage], stage, own_index
-            program = agent_programs.finish_program(
-                FinishKey(*fixed, self._next_messages[exchange], self.clip, self.robust)
-            )
+            is_masked = self.masked is not None
+            fixed = structure, self._structures[stage], stage, 0 if is_masked else own_index
+            choices = self._next_messages[exchange], self.clip, self.robust, is_masked
+            program = agent_programs.finish_program(FinishKey(*fixed, *choices))
             own_arrays, on_device = self._last_sent
             leaves = [on_device if messages[j] is own_arrays else messages[j] for j in self.sources]
+            if is_masked:
+                leaves = [leaves[own_index], self.masked_change(messages)]
             parts = tuple(map(tuple, leaves))
             new_state, observations, message = program(numbers, *inputs, parts, self.weights, t)
             state = new_state.restore(inputs)
             observed = agent_programs.split_observations(np.asarray(observations), len(parts))
             total, *distances = observed
-            self.distances = distances[0], distances[1]
+            self.distances = None if is_masked else (distances[0], distances[1])
             is_finite = math.isfinite(total) or pytrees.finite((state.x, state.y))
             precomputed = message and (progress.algorithm, state, message.restore(state))
             self._precomputed = precomputed or (None, None, None)

@@ -46,9 +46,8 @@ class SiteRunFolder:
         self.progress: AgentProgress | None = None
         agent = node.agent
         start = agent.problem.start(agent.seed)
-        message_traffic = count_traffic(
-            agent.template, agent.objectives, *start, agent.network.channels
-        )
+        encoding = agent.network.channels, agent.network.mask_limit is not None
+        message_traffic = count_traffic(agent.template, agent.objectives, *start, *encoding)
         self.link_costs = LinkCosts(agent.network, message_traffic, agent.seed)
 
     def record_evaluation(self, progress: AgentProgress) -> None:

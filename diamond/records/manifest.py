@@ -103,6 +103,8 @@ def _describe_kind(network: Network) -> dict[str, Any]:
         description |= {"channels": [channel.name for channel in network.channels]}
     if network.defense is not None:
         description |= {"robust": network.defense[0], "liars": network.defense[1]}
+    if network.mask_limit is not None:
+        description |= {"mask_limit": network.mask_limit}
     if network.lies:
         description |= {"lies": [liar.name for liar in network.lies]}
     return description

@@ -61,6 +61,8 @@ def describe_network(network: Network) -> Description:
     description |= flatten(network.channels, "channels") | flatten(network.damping, "gamma")
     if network.defense is not None:
         description |= flatten(network.defense, "robust")
+    if network.mask_limit is not None:
+        description |= flatten(network.mask_limit, "mask_limit")
     description |= flatten(network.lies, "lies")
     return description | (flatten(network.links.to_options(), "links") if network.links else {})
 

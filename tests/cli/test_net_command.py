@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import shutil
 import signal
 import time
 
@@ -128,8 +129,29 @@ def test_a_bundle_that_is_none_is_refused_plainly(tmp_path, command):
     assert found.exit_code == 2 and "no whole bundle" in found.stderr
 
 
+def test_the_doctor_says_whether_messages_are_masked(trial, command):
+    plain = command("doctor", trial / "trial" / "north", "--connect", "0.1").stderr
+    assert "messages are not masked, and each neighbour sees them" in plain.replace("\n", " ")
+    found_masked(trial, command)
+    masked = command("doctor", trial / "trial" / "north", "--connect", "0.1").stderr
+    assert "each site sees only the sum over its 2 or more neighbours" in masked.replace("\n", " ")
+
+
+def found_masked(trial, command):
+    """Found the federation again, with masked sums."""
+    shutil.rmtree(trial / "trial")
+    file = trial / "trial.toml"
+    file.write_text("masked = true\n" + file.read_text())
+    assert command("init", file, "--out", trial / "trial").exit_code == 0
+
+
 @pytest.mark.slow
-def test_real_processes_one_killed_again_and_again_end_in_the_bits_of_the_rehearsal(trial):
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_real_processes_one_killed_again_and_again_end_in_the_bits_of_the_rehearsal(
+    trial, command, is_masked
+):
+    if is_masked:
+        found_masked(trial, command)
     alive = {name: start_site(trial, name) for name in NAMES}
     place = trial / "runs" / "trial" / "south" / "checkpoint"
     try:

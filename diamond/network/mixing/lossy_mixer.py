@@ -12,6 +12,7 @@ from diamond.core.sampling import ExchangeId
 from diamond.network.channels.channel import Gate, GateFunction
 from diamond.network.communication_network import Network
 from diamond.network.mixing.link_mixer import LinkMixer, link_mixer
+from diamond.network.mixing.masked_mixer import MaskedMixer, masked_mixer
 from diamond.network.mixing.mixer import Mixer, mixer, prefers_dense
 from diamond.network.mixing.robust_mixer import RobustMixer, robust_mixer
 
@@ -153,8 +154,10 @@ def compose_gates(gates: list[GateFunction]) -> GateFunction | None:
     return gate
 
 
-def make_mixer(network: Network) -> Mixer | LinkMixer | LossyMixer | RobustMixer:
+def make_mixer(network: Network) -> Mixer | LinkMixer | LossyMixer | RobustMixer | MaskedMixer:
     """Return the mixer of `network`, in the form that is faster for its graph."""
+    if network.mask_limit is not None:
+        return masked_mixer(network)
     if network.defense is not None or network.lies:
         return robust_mixer(network)
     if network.kind == "symmetric" and not network.channels:
