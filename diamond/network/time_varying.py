@@ -1,6 +1,6 @@
 """Networks that change from round to round."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TypeAlias
 
@@ -11,27 +11,38 @@ from scipy.sparse import csr_array
 from diamond.core.validation import as_int
 from diamond.network.communication_network import Network
 from diamond.network.directed import one_way
+from diamond.network.membership_epochs import Members, network_of_epochs
 from diamond.network.mixing_weights import mixing_matrix
 
 NetworkOrGraph: TypeAlias = "Network | nx.Graph"
 
 
 def changing(
-    networks: Sequence[NetworkOrGraph] | Callable[[int], NetworkOrGraph],
+    networks: Sequence[NetworkOrGraph] | Callable[[int], NetworkOrGraph] | Mapping[int, Network],
     period: int | None = None,
     mixing: str = "metropolis",
+    members: Members | None = None,
 ) -> Network:
-    """Use the given networks in turn, one per round, periodically.
+    """Use the given networks in turn, one per round, periodically; or each from a round on.
 
     Args:
         networks: networks or networkx graphs, directed or not; or a function of the round. Only
-            their union must be connected.
+            their union must be connected. {0: network, 100: other} uses each from its round on;
+            agents may then join and leave (`diamond.engine.membership_run`).
         period: number of rounds for which a function is called, 0 to `period` - 1.
         mixing: mixing rule for undirected graphs; directed graphs get even weights.
+        members: for {round: network}, the agents that take part from each round on, as in
+            {0: [0, 1, 2], 100: [0, 1, 2, 3]}; by default 0, 1, ...
 
     Returns:
         The changing network.
     """
+    if isinstance(networks, Mapping):
+        if period is not None:
+            raise ValueError("networks by round do not repeat: leave out period")
+        return network_of_epochs(networks, members)
+    if members is not None:
+        raise ValueError("members change in given rounds: give networks as {0: network, ...}")
     if callable(networks):
         if period is None:
             raise ValueError(
