@@ -86,6 +86,7 @@ def _describe_channels(agent: Agent) -> list[str]:
     options = [] if agent.clip is None else [f"clip {agent.clip}"]
     options += [] if network.defense is None else [f"robust {network.defense}"]
     options += [f"every {agent.exchange_every}"] * (agent.exchange_every > 1)
+    options += [f"members {list(agent.members)}"] * agent.has_epochs
     return options + ([f"{network.channels} {network.damping}"] if network.channels else [])
 
 

@@ -34,7 +34,7 @@ from .rpc import OnRequest, RpcClient
 from .session import ERROR_CODES, GRACE_SECONDS, Session
 from .subscription import Publisher
 from .tls import peer_identity
-from .wire_format import Frame, FrameError
+from .wire_format import EpochPending, Frame, FrameError
 
 RequestHandler = Callable[[int, Frame], Awaitable[Frame | Publisher]]  # of (sender, request)
 MAX_CONNECTIONS = 8  # per neighbour
@@ -275,7 +275,8 @@ class Server:
             self.audit.record_event(session.source, f"refused: {reason}")
             code, body = ERROR_CODES[type(reason)], str(reason).encode()[:MAX_REFUSAL_BYTES]
         except FrameError as reason:
-            self.audit.record_event(session.source, f"sent what cannot be read: {reason}")
+            if not isinstance(reason, EpochPending):
+                self.audit.record_event(session.source, f"sent what cannot be read: {reason}")
             code, body = UNREADABLE, str(reason).encode()[:MAX_REFUSAL_BYTES]
         try:
             await session.send(number, code, body)

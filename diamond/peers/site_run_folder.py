@@ -97,13 +97,14 @@ class SiteRunFolder:
     def _open_folder(self, progress: AgentProgress) -> None:
         """Start, or continue after the lines up to the agent's state."""
         manifest = self._read_manifest(progress.clock)
-        if progress.clock == 0 or not manifest:
-            self.writer.begin(self._manifest_opening(), self.config, clear=progress.clock == 0)
+        begins = progress.clock == self.node.agent.first_round and self.node.begins_run
+        if begins or not manifest:
+            self.writer.begin(self._manifest_opening(), self.config, clear=begins)
         else:
             self.writer.update_manifest(status="running", message="", finished=None)
             self.wall = manifest.get("wall_seconds", 0.0)
         lines, due = self._drop_after(progress.t), progress.t - progress.t % self.node.every
-        if progress.clock and last_round(lines) < due:
+        if not begins and last_round(lines) < due:
             LOG.warning(f"{self.writer.metrics.path} lacks round {due}: {LOST_MEASUREMENTS}")
         if lines:
             self.earlier_seconds = {name: lines[-1][name] for name in TIME_COLUMNS}
