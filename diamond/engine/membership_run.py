@@ -100,7 +100,7 @@ def simulate_epochs(
             everyone = _all_agents(problem, driver, seed)
         else:
             assert before is not None
-            _begin_epoch(driver, epoch, before, everyone)
+            _begin_epoch(driver, backend, epoch, before, everyone)
             driver.recorder.entries = entries
         recorder = driver.recorder
 
@@ -120,6 +120,7 @@ def simulate_epochs(
         before = epoch
         if is_reached(entries[-1]):
             break
+    assert everyone is not None
     return _whole_run(run, problem, network, algorithm, everyone, per_agent, members)
 
 
@@ -131,7 +132,9 @@ def _all_agents(problem: Problem, driver: SingleDriver, seed: int) -> Everyone:
     return Everyone(state, counters)
 
 
-def _begin_epoch(driver: SingleDriver, epoch: Epoch, before: Epoch, everyone: Everyone) -> None:
+def _begin_epoch(
+    driver: SingleDriver, backend: SingleDevice, epoch: Epoch, before: Epoch, everyone: Everyone
+) -> None:
     """Set the driver of an epoch to its first round; see `interface.member_changes`."""
     algorithm, members = driver.policy.algorithm, np.asarray(epoch.members)
     fresh = driver.progress
@@ -153,7 +156,7 @@ def _begin_epoch(driver: SingleDriver, epoch: Epoch, before: Epoch, everyone: Ev
     earlier = np.where(np.reshape(stays, (-1, 1, 1)), everyone.spent[members], 0)
     spent = cost_counter.add(fresh.spent, jnp.asarray(earlier, jnp.uint32))
     t = host_transfer.to_device(epoch.from_round, np.int32)
-    driver.progress = driver.backend.scatter_progress(Progress(t, state, spent, fresh.link_states))
+    driver.progress = backend.scatter_progress(Progress(t, state, spent, fresh.link_states))
     driver.seconds, driver.compile_seconds = everyone.seconds, everyone.compile_seconds
     recorder = driver.recorder
     counted = epoch.network.count_messages(epoch.from_round) * recorder.inputs.traffic.bytes

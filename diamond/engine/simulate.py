@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 
@@ -158,7 +158,7 @@ def simulate(
     shrinks = on_divergence == "shrink"
     if network.epochs:
         check_epochs(problem, network, algorithm, shrinks)
-        options = {"devices": devices, "shard": shard, "backend": backend}
+        options: dict[str, Any] = {"devices": devices, "shard": shard, "backend": backend}
         options |= {"resume": resume, "on_progress": on_progress}
         if option := next((name for name, value in options.items() if value is not None), ""):
             raise ValueError(f"members of {network.name} change: leave out {option}")

@@ -14,9 +14,10 @@ def count_messages_by_edge(network: "Network", rounds: int) -> dict[tuple[int, i
     if network.epochs:
         totals = Counter(dict.fromkeys(network.edges, 0))
         for epoch, end in epoch_ends(network, rounds):
-            counts = [count_messages_by_edge(epoch.network, t) for t in (end, epoch.from_round)]
+            until = count_messages_by_edge(epoch.network, end)
+            before = count_messages_by_edge(epoch.network, epoch.from_round)
             for edge, pair in zip(epoch.edges, epoch.network.edges):
-                totals[edge] += counts[0][pair] - counts[1][pair]
+                totals[edge] += until[pair] - before[pair]
         return dict(totals)
     if not network.sequence:
         return dict.fromkeys(network.edges, rounds * (1 if network.graph.is_directed() else 2))

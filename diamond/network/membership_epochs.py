@@ -52,8 +52,8 @@ def network_of_epochs(networks: Mapping[int, "Network"], members: Members | None
     if sorted(listed) != rounds:
         raise ValueError(f"members are given for rounds {sorted(listed)}, networks for {rounds}")
     epochs = [Epoch(t, networks[t], tuple(int(i) for i in listed[t])) for t in rounds]
-    for before, epoch in zip([None, *epochs], epochs):
-        _check_epoch(epoch, before)
+    for before, epoch in zip([epochs[0], *epochs], epochs):
+        check_epoch(epoch, before.members)
     agents = {i for epoch in epochs for i in epoch.members}
     if agents != {*range(len(agents))}:
         raise ValueError(f"agent {min({*range(len(agents))} - agents)} never takes part")
@@ -66,8 +66,8 @@ def network_of_epochs(networks: Mapping[int, "Network"], members: Members | None
     return Network(nx.freeze(union), weights, name, rule, labels, epochs=tuple(epochs))
 
 
-def _check_epoch(epoch: Epoch, before: Epoch | None) -> None:
-    """Refuse members that do not fit, and networks that cannot change."""
+def check_epoch(epoch: Epoch, before: Sequence[int]) -> None:
+    """Refuse members that do not fit those `before`, and networks that cannot change."""
     t, network, members = epoch
     if len(members) != network.agents or list(members) != sorted({*members}):
         raise ValueError(
@@ -82,7 +82,7 @@ def _check_epoch(epoch: Epoch, before: Epoch | None) -> None:
         )
     if network.links is not None or network.epochs:
         raise ValueError(f"round {t}: {network.name} has timed links or changes of its own")
-    if before is not None and not {*members} & {*before.members}:
+    if not {*members} & {*before}:
         raise ValueError(f"round {t}: no agent stays; at least one must")
 
 

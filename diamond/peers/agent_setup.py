@@ -141,8 +141,8 @@ class AgentSetup:
         state = self.template.init(*self.problem.start(self.seed))
         codec, count = self.channel_codec, len(self.sources)
         states = codec and tuple(codec.initial_states(m, count) for m in self.message_shapes)
-        fixed = state, cost_counter.zeros(), self.algorithm, {}, states
-        return AgentProgress(self.first_round, *fixed)
+        first, spent = self.first_round, cost_counter.zeros()
+        return AgentProgress(first, state, spent, self.algorithm, {}, states)
 
     def initial_progress_at(self, x: Tree, y: Tree) -> AgentProgress:
         """Return the initial progress at another point."""

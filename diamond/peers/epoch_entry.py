@@ -64,6 +64,6 @@ def has_entry(folder: Path | None, from_round: int) -> bool:
 def load_entry(folder: Path, from_round: int, like: AgentProgress) -> EpochEntry:
     """Read an entry; `like` is the initial progress of the agent in that epoch."""
     saved = checkpoint.load(epoch_folder(folder, from_round) / ENTRY_FOLDER, from_round)
-    arrays = pytrees.from_named_leaves(_EntryArrays(like.state, like.spent), saved.arrays)
+    state, spent = pytrees.from_named_leaves(_EntryArrays(like.state, like.spent), saved.arrays)
     joining = frozenset(int(j) for j in saved.notes["joining"])
-    return EpochEntry(joining, *arrays, saved.notes["past"], saved.notes["bytes"])
+    return EpochEntry(joining, state, spent, saved.notes["past"], saved.notes["bytes"])

@@ -30,8 +30,8 @@ class EpochRun:
     """Run of agent `number` over the epochs that it knows of, each with its own node.
 
     `make_node(epoch, rounds, entry, folder)` makes the node of an epoch, None being the first one;
-    `rounds` is the last round of the epoch. `announce`, if set, is awaited before every round. A
-    new epoch may be added while a node runs, as long as its round has not begun here.
+    `rounds` is the last round of the epoch. A new epoch may be added while a node runs, as long as
+    its round has not begun here.
     """
 
     def __init__(
@@ -120,6 +120,7 @@ class EpochRun:
             self.index += 1
             node = self._build_node(entry)
             node.seconds = before.seconds
+            node.exchange_runner.seconds_waited = before.seconds_waited
             node.on_round, node.before_round = before.on_round, before.before_round
             if before.shutdown.requested:
                 node.shutdown.request()
@@ -128,6 +129,8 @@ class EpochRun:
 
     async def answer_request(self, sender: int, request: Frame) -> Frame | Publisher:
         """Answer a neighbour in this epoch, or about one that has ended or has yet to begin."""
+        if len(self.epochs) == 1:
+            return await self.node.answer_request(sender, request)
         header, _ = wire_format.unpack(request, MAX_REQUEST_BYTES)
         parts = header.get("parts")
         run = parts.get("run") if isinstance(parts, dict) else header.get("run")

@@ -85,8 +85,7 @@ class Node:
         start = "onward" if warm_restart.is_warm_restart(self.folder) else "anew"
         start = start if self.entry is None else f"epoch {self.agent.first_round}"
         missing = describe_policy(self.missing, self.deadline)
-        total_rounds = self.rounds if self.total_rounds is None else self.total_rounds
-        self.digests = compute_digests(self.agent, total_rounds, missing, start)
+        self.digests = compute_digests(self.agent, self.planned_rounds, missing, start)
         self.run_digest = self.digests["run"]
         self.clock = RunClock(self.agent, self.rounds, self.missing == "continue")
         self.last_tick = self.clock.last_tick
@@ -136,6 +135,11 @@ class Node:
     def name(self) -> str:
         """Return the name of the agent."""
         return site_name(self.names, self.agent.number)
+
+    @property
+    def planned_rounds(self) -> int:
+        """Return the rounds of the whole run."""
+        return self.rounds if self.total_rounds is None else self.total_rounds
 
     @property
     def begins_run(self) -> bool:

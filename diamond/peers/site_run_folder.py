@@ -165,12 +165,13 @@ class SiteRunFolder:
 
     def _manifest_opening(self) -> dict[str, Any]:
         agent = self.node.agent
-        fixed = agent.seed, self.node.rounds, self.node.every, agent.template.batch, agent.sampling
+        rounds = self.node.planned_rounds
+        fixed = agent.seed, rounds, self.node.every, agent.template.batch, agent.sampling
         manifest = initial_manifest(self.origin, agent.problem, agent.network, *fixed)
         rows = {part: self._for_this_agent(n) for part, (n,) in manifest["problem"]["rows"].items()}
-        problem = {"agents": agent.network.agents, "rows": rows, "labels": None}
+        problem = {"agents": agent.agent_count, "rows": rows, "labels": None}
         site = {"name": self.origin.name, "agent": agent.number}
-        names = [site_name(self.node.names, i) for i in range(agent.network.agents)]
+        names = [site_name(self.node.names, i) for i in range(agent.agent_count)]
         network = manifest["network"] | ({"sites": names} if self.node.names else {})
         problem = manifest["problem"] | problem
         ledger = self.node.ledger
@@ -198,6 +199,6 @@ class SiteRunFolder:
 
     def _for_this_agent(self, value: Any) -> list[Any]:
         """Return the value in a list over all agents; the others are unknown here."""
-        values: list[Any] = [None] * self.node.agent.network.agents
+        values: list[Any] = [None] * self.node.agent.agent_count
         values[self.node.agent.number] = value
         return values
