@@ -112,7 +112,7 @@ def run(
     from ..peers.operator_address import LOOPBACK, publish_operator_address
     from ..peers.overview import StatusCollector
     from ..peers.resource_estimate import estimate_resources
-    from ..peers.roster import load_bundle
+    from ..peers.roster import BadBundle, load_bundle
     from ..peers.roster_acceptance import RosterAcceptance, roster_epochs
     from ..peers.rpc import RpcClient
     from ..peers.server import Server
@@ -141,7 +141,10 @@ def run(
         check_member_changes(problem, algorithm)
 
     if len(epochs) > 1:
-        check_change()
+        try:
+            check_change()
+        except ValueError as cause:
+            raise BadBundle(f"roster {site.roster.version} cannot be followed: {cause}") from None
     own = next((e for e in epochs if site.me.number in e.members), epochs[0])
     agent = make_agent(own if own.from_round else None)
     if len(epochs) == 1 and tuple(agent.neighbours) != site.me.neighbours:

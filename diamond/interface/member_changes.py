@@ -20,7 +20,7 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem
-from ..schedules.deferred import replace_deferred, specialize
+from ..schedules.deferred import Deferred, replace_deferred, specialize
 from ..schedules.learned import learned_names
 from .round_interface import State
 
@@ -45,10 +45,10 @@ def check_member_changes(problem: Problem, algorithm: Any) -> None:
             "rows of a stream are drawn for fixed members: take stored rows, or constant members"
         )
     method = specialize(algorithm, problem)
-    if learned_names(method) or hasattr(method, "learned_values"):
+    if "alpha" in learned_names(method) or isinstance(getattr(method, "monitor", None), Deferred):
         raise ValueError(
-            "this method learns its step sizes, which have no meaning after members change: give "
-            "alpha and the other step sizes"
+            "this method learns alpha from all agents, which has no meaning after members change: "
+            "give alpha"
         )
     if not hasattr(method, "restart_trackers"):
         raise ValueError(

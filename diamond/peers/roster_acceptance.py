@@ -81,27 +81,28 @@ class RosterAcceptance:
         """Check a roster with more epochs, write it to the disk, and let the run follow it."""
         old, roster, run = self.roster, bundle.roster, self.run
         known = old.epochs or roster.epochs[:1]
-        if roster.epochs[: len(known)] != known or len(roster.epochs) != len(known) + 1:
+        if roster.epochs[: len(known)] != known or len(roster.epochs) == len(known):
             raise BadBundle(
-                f"roster {roster.version} does not follow roster {old.version}, which this site "
-                f"has: copy the rosters one after another"
+                f"roster {roster.version} changes earlier rounds of roster {old.version}, which "
+                f"this site has: copy the newest roster of the authority"
             )
         try:
             self.check()
-            epoch = roster_epochs(roster, self.build)[-1]
+            added = roster_epochs(roster, self.build)[len(known) :]
         except ValueError as cause:
             raise BadBundle(f"roster {roster.version} cannot be followed: {cause}") from None
         distance = run.epoch.network.diameter if from_operator else 0
         earliest = max(run.node.t + distance, known[-1].from_round) + 1
-        if epoch.from_round < earliest:
+        if added[0].from_round < earliest:
             raise BadBundle(
-                f"roster {roster.version} holds from round {epoch.from_round}, and this site is in "
+                f"roster {roster.version} holds from round {added[0].from_round}; this site is in "
                 f"round {run.node.t}, too late for all sites to know: name a round from {earliest} "
                 f"on"
             )
         save_accepted(self.folder, signed)
         self.signed = signed
-        run.add_epoch(epoch)
+        for epoch in added:
+            run.add_epoch(epoch)
 
     def _record_version(self) -> None:
         """Write the roster of renewed keys to the disk too."""

@@ -51,12 +51,12 @@ def change_members(
             f"sites: list those that stay in their order ({', '.join(numbers)}), then those that "
             f"join"
         )
-    if mistakes := reachability_mistakes(sites, network, relays):
-        raise ValueError("; ".join(mistakes))
     numbers |= {name: len(old.members) + k for k, name in enumerate(joining)}
     members = tuple(numbers[name] for name in sites)
     epoch = Epoch(from_round, network, members)
     check_epoch(epoch, epochs[-1].members)
+    if mistakes := reachability_mistakes(sites, network, relays):
+        raise ValueError("; ".join(mistakes))
     keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in joining}
     listed = [
         *old.members,

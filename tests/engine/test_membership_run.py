@@ -152,7 +152,7 @@ def test_refused_changes(make, reason):
 @pytest.mark.parametrize(
     ("algorithm", "options", "reason"),
     [
-        (lambda: diamond.diamond(), {}, "learns its step sizes"),
+        (lambda: diamond.diamond(), {}, "learns alpha from all agents"),
         (lambda: build("saba", alpha=0.1, beta=0.1, delta=0.1, batch=3), {}, "as long as the rows"),
         (lambda: build_algorithm("sgp"), {}, "push-sum weights"),
         (lambda: build_algorithm("dsgd"), {"devices": 2}, "leave out devices"),
