@@ -1,17 +1,10 @@
 """Networks whose agents join and leave: a sequence of epochs, each with members and a network."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
-
-import networkx as nx
-
-from diamond.core.validation import as_int
-from diamond.network.mixing_weights import mixing_matrix
 
 if TYPE_CHECKING:
     from diamond.network.communication_network import Network
-
-Members = Mapping[int, Sequence[int]]
 
 
 class Epoch(NamedTuple):
@@ -30,40 +23,6 @@ class Epoch(NamedTuple):
         """Return the neighbours of a member, in order."""
         row = self.network.weights[[self.members.index(agent)]]
         return [self.members[j] for j in row.indices.tolist() if self.members[j] != agent]
-
-
-def network_of_epochs(networks: Mapping[int, "Network"], members: Members | None) -> "Network":
-    """Return the network of all agents whose members and links change in the given rounds.
-
-    Args:
-        networks: the network from each round on; the first round is 0.
-        members: for the same rounds, the agents that take part, in increasing order; the first is
-            agent 0 of the network of that round. None: agents 0, 1, ...
-
-    Returns:
-        The network, for `diamond.simulate`; its graph has the links of all rounds.
-    """
-    from diamond.network.communication_network import Network
-
-    rounds = sorted(as_int("round", t) for t in networks)
-    if rounds[:1] != [0]:
-        raise ValueError("the first network must be that of round 0: give {0: network, ...}")
-    listed = {t: range(networks[t].agents) for t in rounds} if members is None else dict(members)
-    if sorted(listed) != rounds:
-        raise ValueError(f"members are given for rounds {sorted(listed)}, networks for {rounds}")
-    epochs = [Epoch(t, networks[t], tuple(int(i) for i in listed[t])) for t in rounds]
-    for before, epoch in zip([epochs[0], *epochs], epochs):
-        check_epoch(epoch, before.members)
-    agents = {i for epoch in epochs for i in epoch.members}
-    if agents != {*range(len(agents))}:
-        raise ValueError(f"agent {min({*range(len(agents))} - agents)} never takes part")
-    union = nx.Graph()
-    union.add_nodes_from(range(len(agents)))
-    union.add_edges_from(edge for epoch in epochs for edge in epoch.edges)
-    weights, rule = mixing_matrix(union, "metropolis")
-    name = f"changing({', '.join(f'{e.network.name} from round {e.from_round}' for e in epochs)})"
-    labels = tuple(range(len(agents)))
-    return Network(nx.freeze(union), weights, name, rule, labels, epochs=tuple(epochs))
 
 
 def check_epoch(epoch: Epoch, before: Sequence[int]) -> None:

@@ -116,8 +116,10 @@ def test_sums_of_trackers_after_every_change(name, order):
 def test_a_change_of_nothing_but_links_keeps_x():
     problem = quad(agents=4)
     algorithm = build_algorithm("dsgd")
-    kept = changing({0: ring(4), 5: ring(4)})
-    runs = [diamond.simulate(problem, n, algorithm, 9, measure="cheap") for n in (kept, ring(4))]
+    unchanged = changing({0: ring(4), 5: ring(4)})
+    runs = [
+        diamond.simulate(problem, n, algorithm, 9, measure="cheap") for n in (unchanged, ring(4))
+    ]
     np.testing.assert_array_equal(runs[0].x, runs[1].x)
     np.testing.assert_array_equal(runs[0].y, runs[1].y)
 
