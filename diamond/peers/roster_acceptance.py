@@ -9,7 +9,8 @@ Every site must know of the change before its round. A site that has accepted a 
 further round until all its neighbours have confirmed that they have it too. A site at distance d
 of the first one, which was in round t, is then in round t + d at most, since neighbours are never
 more than one round apart. So the first site accepts a roster from its operator only if the round
-is more than the diameter of the network ahead.
+is more than the diameter of the network ahead. A site that sends an older roster, as after a
+restart, gets the newer one in return.
 """
 
 import json
@@ -25,7 +26,7 @@ from ..network import Network
 from ..network.membership_epochs import Epoch
 from ..records import checkpoint
 from . import wire_format
-from .call_errors import OutdatedRoster, Refused, Unreachable
+from .call_errors import Refused
 from .client import Transport, gather_or_cancel
 from .credentials import Credentials
 from .epoch_run import EpochRun
@@ -59,12 +60,8 @@ class RosterAcceptance:
         build: Callable[[Mapping[str, Any]], Network],
         check: Callable[[], None] = lambda: None,
     ):
-        self.credentials, self.folder, self.run, self.transport = (
-            credentials,
-            folder,
-            run,
-            transport,
-        )
+        self.credentials, self.folder = credentials, folder
+        self.run, self.transport = run, transport
         self.build, self.check = build, check  # `check` raises if the run allows no change
         self.signed, _ = load_signed_roster(folder)
         self.confirmed: dict[int, int] = {}  # version that each neighbour has confirmed
@@ -91,7 +88,8 @@ class RosterAcceptance:
             added = roster_epochs(roster, self.build)[len(known) :]
         except ValueError as cause:
             raise BadBundle(f"roster {roster.version} cannot be followed: {cause}") from None
-        distance = run.epoch.network.diameter if from_operator else 0
+        diameters = [epoch.network.diameter for epoch in run.epochs[run.index :]]
+        distance = max(diameters) if from_operator else 0
         earliest = max(run.node.t + distance, known[-1].from_round) + 1
         if added[0].from_round < earliest:
             raise BadBundle(
@@ -113,20 +111,28 @@ class RosterAcceptance:
 
     def receive(self, sender: int, header: Mapping[str, Any]) -> Frame:
         """Accept the roster of a neighbour, or refuse it; confirm the version at this site."""
-        own = self.roster.version
-        signed = _decode(header)
+        version = self._take(_decode(header))
+        answer = {"kind": "roster", "version": self.roster.version}
+        self.confirmed[sender] = max(version, self.confirmed.get(sender, 0))
+        if version < self.roster.version:
+            reason = f"roster {version} is older than {self.roster.version}, accepted here"
+            service = self.run.node.service
+            service.audit.record_event(service.site_name(sender), f"refused: {reason}")
+            answer |= {"refused": reason, **_encode(self.signed)}
+        return wire_format.pack(answer)
+
+    def _take(self, signed: SignedRoster) -> int:
+        """Accept a signed roster if it is newer; return its version, or raise `Refused`."""
+        own, bundle = self.roster.version, self.credentials.bundle
         try:
-            roster = signed.verify(self.credentials.bundle.ca)
+            roster = signed.verify(bundle.ca)
         except InvalidSignature:
             raise Refused("the roster is not what the federation's authority signed") from None
         except (ValueError, KeyError, TypeError) as cause:
             raise Refused(f"the roster cannot be read: {cause}") from None
-        if roster.version < own:
-            raise OutdatedRoster(f"roster {roster.version} is older than {own}, accepted here")
         if roster.version == own and signed.content != self.signed.content:
             raise Refused(f"another roster {own} was accepted here before")
         if roster.version > own:
-            bundle = self.credentials.bundle
             if len(roster.members) <= bundle.me.number:
                 raise Refused("the roster does not list this site")
             new = replace(bundle, roster=roster, me=roster.members[bundle.me.number])
@@ -134,8 +140,7 @@ class RosterAcceptance:
                 self.credentials.renew(new, signed, from_operator=False)
             except BadBundle as cause:
                 raise Refused(str(cause)) from None
-        self.confirmed[sender] = roster.version
-        return wire_format.pack({"kind": "roster", "version": self.roster.version})
+        return roster.version
 
     async def pass_on(self) -> None:
         """Wait until all neighbours of this epoch have the roster, if a change is to come."""
@@ -152,12 +157,10 @@ class RosterAcceptance:
         async def attempt() -> bool:
             if self.confirmed.get(j, 0) >= version or self.roster.version > version:
                 return True
-            request = encode_roster(me, self.signed)
-            try:
-                response = await self.transport.send_request(j, request)
-            except OutdatedRoster as cause:  # it will send the newer one
-                raise Unreachable(str(cause)) from None
+            response = await self.transport.send_request(j, encode_roster(me, self.signed))
             fields, _ = wire_format.unpack(response, MAX_REQUEST_BYTES)
+            if "refused" in fields:  # it has a newer one, which it sends along
+                self._take(_decode(fields))
             self.confirmed[j] = int(fields["version"])
             return True
 
@@ -168,14 +171,16 @@ class RosterAcceptance:
 
 def encode_roster(sender: int, signed: SignedRoster) -> Frame:
     """Encode a roster as a request."""
-    content = zlib.compress(signed.content)
-    return wire_format.pack(
-        {"kind": "roster", "sender": sender, "roster": content, "signature": signed.signature}
-    )
+    return wire_format.pack({"kind": "roster", "sender": sender, **_encode(signed)})
+
+
+def _encode(signed: SignedRoster) -> dict[str, bytes]:
+    """Return the fields of a message with a roster."""
+    return {"roster": zlib.compress(signed.content), "signature": signed.signature}
 
 
 def _decode(header: Mapping[str, Any]) -> SignedRoster:
-    """Decode the roster in a request."""
+    """Decode the roster in a message."""
     content, signature = header.get("roster"), header.get("signature")
     if not isinstance(content, bytes) or not isinstance(signature, bytes):
         raise Refused("a roster without content or signature")
