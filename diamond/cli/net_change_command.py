@@ -17,9 +17,14 @@ def change(
         Path,
         typer.Argument(help="TOML file of the federation, with its new [sites] and network."),
     ],
-    from_round: Annotated[
-        int, typer.Option(min=1, help="First round with the new members, still to come.")
-    ],
+    from_round: Annotated[int, typer.Option(min=1, help="First round with the new members.")],
+    rewind: Annotated[
+        bool,
+        typer.Option(
+            "--rewind",
+            help="Return to the checkpoints of that round, to remove a site that has gone.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Sign a roster with other members from a round on; a running site passes it on to all."""
@@ -41,7 +46,7 @@ def change(
             raise BadExperiment(str(file), [Mistake(name, message) for name in changed])
         network = federation.build_network(), terms["network"]
         change_inputs = federation.sites, *network, from_round, federation.relays
-        bundles = change_members(folder, *change_inputs)
+        bundles = change_members(folder, *change_inputs, rewind)
         roster = load_roster(folder)
         before, after = (
             {roster.members[i].name for i in epoch.members} for epoch in roster.epochs[-2:]

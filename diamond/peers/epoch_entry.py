@@ -10,7 +10,9 @@ from ..core import pytrees
 from ..core.pytrees import Tree
 from ..interface.member_changes import restart_trackers
 from ..records import checkpoint
+from .local_measures import bytes_sent
 from .round_progress import AgentProgress
+from .site_agent import Agent
 
 ENTRY_FOLDER = "entry"
 _EntryArrays = namedtuple("_EntryArrays", ["state", "spent"])
@@ -41,11 +43,11 @@ def epoch_folder(folder: Path, from_round: int) -> Path:
 
 
 def enter_epoch(
-    joining: frozenset[int], last: AgentProgress, past: Mapping[str, int], bytes_sent: int
+    joining: frozenset[int], agent: Agent, last: AgentProgress, past: Mapping[str, int]
 ) -> EpochEntry:
     """Return the entry of an agent that stays, after the last round of the epoch before."""
-    state = restart_trackers(last.algorithm, last.state)
-    return EpochEntry(joining, state, last.spent, past, bytes_sent)
+    state = restart_trackers(agent.template, last.state)
+    return EpochEntry(joining, state, last.spent, past, bytes_sent(agent, last))
 
 
 def save_entry(folder: Path, from_round: int, entry: EpochEntry) -> None:

@@ -5,20 +5,26 @@ site enters the next epoch (`epoch_entry`), whose node has other neighbours and 
 a neighbour still asks about an earlier epoch, all of which have ended for it too, is answered from
 the entry: that this site has finished. What it asks about an epoch that this site has not entered
 yet, it asks again.
+
+If a site has gone for good, the others wait for it and never finish the epoch. A roster without it
+may then begin at a round that all of them have a checkpoint of (`rewind`): they stop, return to it,
+and go on without the lost site.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..network.membership_epochs import Epoch
-from . import epoch_entry, wire_format
+from ..records import checkpoint
+from . import epoch_entry, site_checkpoint, wire_format
 from .call_errors import Refused
 from .epoch_entry import EpochEntry
-from .local_measures import bytes_sent
 from .node import Node
 from .round_progress import AgentProgress
 from .site_agent import Agent
+from .site_checkpoint import STATE_FOLDER
 from .site_names import site_name
 from .subscription import Publisher
 from .wire_format import MAX_REQUEST_BYTES, Envelope, EpochPending, Frame
@@ -47,6 +53,9 @@ class EpochRun:
         self.index, self.past = self._first_index(), dict[str, int]()
         self.node = self._build_node(None)
         self.on_epoch: Callable[[Node], None] = lambda node: None  # called with each later node
+        self.on_rewind: Callable[[], Awaitable[None]] | None = None  # awaited after a rewind
+        self._node_task: asyncio.Task[AgentProgress] | None = None
+        self._rewound: EpochEntry | None = None
 
     def _first_index(self) -> int:
         """Return the epoch to continue with: the last one entered, or the first as a member."""
@@ -85,6 +94,34 @@ class EpochRun:
         if self.next_epoch is epoch:
             self.node.end_after(epoch.from_round)
 
+    def prepare_rewind(self, epoch: Epoch) -> EpochEntry:
+        """Write the entry of an epoch that begins at a checkpoint of this epoch; return it.
+
+        Raises ValueError unless this site has the checkpoint of that round.
+        """
+        node, first = self.node, epoch.from_round
+        folder = self.folder and epoch_entry.epoch_folder(self.folder, self.epoch.from_round)
+        if self.next_epoch is not None or not self.epoch.from_round < first <= node.t:
+            raise ValueError(
+                f"this site is in round {node.t} of an epoch from {self.epoch.from_round} on and "
+                f"cannot return to round {first}"
+            )
+        if folder is None or first not in checkpoint.saved_rounds(folder / STATE_FOLDER):
+            raise ValueError(f"this site has no checkpoint of round {first} any more")
+        last = site_checkpoint.load_round(folder, first, node.agent.initial_progress())
+        joining = frozenset({*epoch.members} - {*self.epoch.members})
+        entry = epoch_entry.enter_epoch(joining, node.agent, last, self.past)
+        assert self.folder is not None
+        epoch_entry.save_entry(self.folder, first, entry)
+        return entry
+
+    def rewind(self, epoch: Epoch, entry: EpochEntry) -> None:
+        """Stop the rounds of the current epoch, and enter one that began at a checkpoint of it."""
+        self.epochs.append(epoch)
+        self._rewound = entry
+        if self._node_task is not None:
+            self._node_task.cancel()
+
     def _build_node(self, entry: EpochEntry | None) -> Node:
         """Build the node of the current epoch; `entry` None: read it, or join."""
         first = self.epoch.from_round
@@ -105,17 +142,26 @@ class EpochRun:
     async def run(self) -> AgentProgress:
         """Run all epochs in which this agent is a member; return its last progress."""
         while True:
-            progress = await self.node.run()
-            following = self.next_epoch
-            if following is None or self.number not in following.members:
-                return progress
-            joining = frozenset({*following.members} - {*self.epoch.members})
-            past = self.past | {self.node.run_digest: self.node.last_tick}
-            sent = bytes_sent(self.node.agent, progress)
-            entry = epoch_entry.enter_epoch(joining, progress, past, sent)
-            if self.folder is not None:
-                call = epoch_entry.save_entry, self.folder, following.from_round, entry
-                await self.node.run_blocking(*call)
+            self._node_task = asyncio.ensure_future(self.node.run())
+            try:
+                progress = await self._node_task
+            except asyncio.CancelledError:
+                if self._rewound is None:
+                    raise
+            if self._rewound is not None:
+                entry, self._rewound = self._rewound, None
+                if self.on_rewind is not None:
+                    await self.node.shutdown.run_or_halt(self.on_rewind())
+            else:
+                following = self.next_epoch
+                if following is None or self.number not in following.members:
+                    return progress
+                joining = frozenset({*following.members} - {*self.epoch.members})
+                past = self.past | {self.node.run_digest: self.node.last_tick}
+                entry = epoch_entry.enter_epoch(joining, self.node.agent, progress, past)
+                if self.folder is not None:
+                    call = epoch_entry.save_entry, self.folder, following.from_round, entry
+                    await self.node.run_blocking(*call)
             before = self.node
             self.index += 1
             node = self._build_node(entry)
@@ -135,19 +181,16 @@ class EpochRun:
         parts = header.get("parts")
         run = parts.get("run") if isinstance(parts, dict) else header.get("run")
         if isinstance(run, str) and run != self.node.run_digest and header.get("sender") == sender:
-            self._check_member(sender)
             if run in self.past:
                 return self._answer_about_past(run, header)
             if any(sender in epoch.members for epoch in self.epochs[self.index + 1 :]):
                 raise EpochPending(f"agent {self.number} is not in round {self.end} yet")
+            if sender not in self.epoch.members:
+                name, first = site_name(self.node.names, sender), self.epoch.from_round
+                raise Refused(f"{name} is no member from round {first} on")
+            if self.index > 0:  # a neighbour that has yet to hear of a rewind
+                raise EpochPending(f"agent {self.number} has entered another epoch")
         return await self.node.answer_request(sender, request)
-
-    def _check_member(self, sender: int) -> None:
-        """Refuse an agent that takes no part in any epoch from the one before this on."""
-        epochs = self.epochs[max(0, self.index - 1) :]
-        if not any(sender in epoch.members for epoch in epochs):
-            name = site_name(self.node.names, sender)
-            raise Refused(f"{name} has left; its last round was before {self.epoch.from_round}")
 
     def _answer_about_past(self, run: str, header: dict[str, Any]) -> Frame:
         """Answer that this agent has finished an epoch that has ended."""

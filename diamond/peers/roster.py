@@ -60,6 +60,7 @@ class RosterEpoch:
     version: int
     members: tuple[int, ...]
     network: dict[str, Any]  # table of the network, as in the federation's file
+    rewinds: bool = False  # sites return to their checkpoint of that round, without a lost site
 
 
 @dataclass(frozen=True)

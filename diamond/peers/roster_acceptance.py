@@ -66,7 +66,7 @@ class RosterAcceptance:
         self.signed, _ = load_signed_roster(folder)
         self.confirmed: dict[int, int] = {}  # version that each neighbour has confirmed
         save_accepted(folder, self.signed)
-        credentials.on_change = self.accept
+        credentials.on_change, run.on_rewind = self.accept, self.pass_on_rewind
         credentials.listeners.append(self._record_version)
 
     @property
@@ -88,6 +88,8 @@ class RosterAcceptance:
             added = roster_epochs(roster, self.build)[len(known) :]
         except ValueError as cause:
             raise BadBundle(f"roster {roster.version} cannot be followed: {cause}") from None
+        if roster.epochs[len(known)].rewinds:
+            return self._accept_rewind(roster, added, signed)
         diameters = [epoch.network.diameter for epoch in run.epochs[run.index :]]
         distance = max(diameters) if from_operator else 0
         earliest = max(run.node.t + distance, known[-1].from_round) + 1
@@ -101,6 +103,25 @@ class RosterAcceptance:
         self.signed = signed
         for epoch in added:
             run.add_epoch(epoch)
+
+    def _accept_rewind(self, roster: Roster, added: list[Epoch], signed: SignedRoster) -> None:
+        """Return to a checkpoint, without a site that has gone."""
+        try:
+            if len(added) > 1:
+                raise ValueError("it changes the members twice")
+            entry = self.run.prepare_rewind(added[0])
+        except ValueError as cause:
+            raise BadBundle(f"roster {roster.version} cannot be followed: {cause}") from None
+        save_accepted(self.folder, signed)
+        self.signed = signed
+        self.run.rewind(added[0], entry)
+
+    async def pass_on_rewind(self) -> None:
+        """Wait until all neighbours that stay have the roster of a rewind."""
+        version, members = self.roster.version, self.run.epochs[-1].members
+        neighbours = [j for j in self.run.node.agent.neighbours if j in members]
+        others = [j for j in neighbours if self.confirmed.get(j, 0) < version]
+        await gather_or_cancel(self._pass_on_to(j, version) for j in others)
 
     def _record_version(self) -> None:
         """Write the roster of renewed keys to the disk too."""

@@ -21,6 +21,7 @@ def change_members(
     table: dict[str, Any],
     from_round: int,
     relays: Mapping[str, str] | None = None,
+    rewinds: bool = False,
 ) -> dict[str, Path]:
     """Sign a roster with these members from a round on; return the bundles of those that join.
 
@@ -32,6 +33,8 @@ def change_members(
         table: the network as a table of the federation's file.
         from_round: first round with these members.
         relays: as in `create_federation`.
+        rewinds: whether sites return to their checkpoint of `from_round`, which has passed, since
+            a site that is not listed has gone for good, and the others wait for it.
     """
     if not (folder / AUTHORITY_KEY).exists():
         raise FileNotFoundError(
@@ -42,6 +45,11 @@ def change_members(
         RosterEpoch(0, 1, tuple(range(len(old.members))), dict(old.terms.get("network", {}))),
     )
     _check_terms(old, epochs[-1], from_round)
+    every = int(old.terms.get("every", 1))
+    if rewinds and from_round % every:
+        raise ValueError(
+            f"from_round = {from_round}: sites have checkpoints of every {every} rounds"
+        )
     numbers = {old.members[i].name: i for i in epochs[-1].members}
     joining = [name for name in sites if name not in numbers]
     if former := [name for name in joining if old.by_name(name)]:
@@ -80,7 +88,7 @@ def change_members(
         members=tuple(listed),
         version=version,
         relays=bare_relays,
-        epochs=(*epochs, RosterEpoch(from_round, version, members, dict(table))),
+        epochs=(*epochs, RosterEpoch(from_round, version, members, dict(table), rewinds)),
     )
     return write_bundles(folder, roster, keys)
 

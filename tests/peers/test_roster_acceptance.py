@@ -4,8 +4,9 @@ import asyncio
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from changing_cluster import EVERY, ROUNDS, ChangingCluster, check_bits
+from changing_cluster import EVERY, ROUNDS, ChangingCluster, check_bits, simulate
 from crash_cluster import LIMITS
 from lockstep_agents import build_algorithm, with_own_rows
 
@@ -14,7 +15,7 @@ from diamond.peers.call_errors import Refused
 from diamond.peers.certificate_authority import create_federation, write_bundles
 from diamond.peers.credentials import Credentials
 from diamond.peers.epoch_run import EpochRun, make_epoch_node
-from diamond.peers.in_process_transport import run_inline
+from diamond.peers.in_process_transport import run_inline, run_simulated
 from diamond.peers.roster import BadBundle, SignedRoster, load_bundle, load_signed_roster
 from diamond.peers.roster_acceptance import RosterAcceptance, encode_roster, roster_epochs
 from diamond.peers.roster_signing import change_members
@@ -218,3 +219,46 @@ def test_another_roster_of_the_same_version_is_refused(cluster, tmp_path):
     write_bundles(tmp_path / "authority", roster, {})
     with pytest.raises(Refused, match="another roster 2 was accepted"):
         receive(acceptance, load_signed_roster(tmp_path / "authority")[0])
+
+
+def test_a_site_that_has_gone_is_removed_at_the_last_common_checkpoint(tmp_path):
+    members = {0: [0, 1, 2, 3], 6: [0, 2, 3]}
+    network = changing({0: ring(4), 6: ring(3)}, members=members)
+    cluster = FederatedCluster(tmp_path, build_algorithm("gt_sgd"), kills=[(1, 8), (3, 7)])
+    authority = tmp_path / "again"
+    sites = {name: PLACES[name] for name in NAMES[:4]}
+    terms = {"rounds": ROUNDS, "every": EVERY, "network": table(4)}
+    create_federation(authority, "trial", sites, ring(4), terms)
+    for i, name in enumerate(NAMES[:4]):
+        shutil.rmtree(cluster.bundle(i))
+        shutil.copytree(authority / name, cluster.bundle(i))
+    del sites["south"]
+    with pytest.raises(ValueError, match="checkpoints of every 3 rounds"):
+        change_members(authority, sites, ring(3), table(3), 7, rewinds=True)
+    change_members(authority, sites, ring(3), table(3), 6, rewinds=True)
+    signed, _ = load_signed_roster(authority)
+    run_lives = cluster.run_lives
+
+    async def live(number):
+        if number == 1:
+            task = asyncio.ensure_future(run_lives(1))
+            while not cluster.deaths or 1 in cluster.wire.nodes:
+                await asyncio.sleep(0.1)
+            task.cancel()
+            return None
+        return await run_lives(number)
+
+    async def everyone():
+        lives = [asyncio.ensure_future(live(number)) for number in range(4)]
+        await asyncio.sleep(60)
+        assert not any(task.done() for task in lives if task is not lives[1])  # all wait
+        cluster.deliver(2, signed)
+        return await asyncio.gather(*lives)
+
+    found = run_simulated(everyone())
+    cluster.network = network
+    run = simulate(cluster)
+    for i in members[6]:
+        assert found[i].t == ROUNDS
+        np.testing.assert_array_equal(found[i].state.x, np.asarray(run.x)[i])
+        np.testing.assert_array_equal(found[i].state.u, np.asarray(run.state.u)[i])

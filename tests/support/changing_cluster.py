@@ -84,10 +84,13 @@ class ChangingCluster:
         return run_simulated(everyone())
 
 
+def simulate(cluster):
+    problem = cluster.problem.select_agents(range(cluster.network.agents))
+    return diamond.simulate(problem, cluster.network, cluster.algorithm, ROUNDS, measure="cheap")
+
+
 def check_bits(cluster, found):
-    run = diamond.simulate(
-        cluster.problem, cluster.network, cluster.algorithm, ROUNDS, measure="cheap"
-    )
+    run = simulate(cluster)
     for i, progress in enumerate(found):
         wanted = jax.tree.map(lambda a: np.asarray(a)[i], run.state)
         for a, b in zip(jax.tree.leaves(wanted), jax.tree.leaves(progress.state), strict=True):
