@@ -96,8 +96,8 @@ class SiteRunFolder:
 
     def _open_folder(self, progress: AgentProgress) -> None:
         """Start, or continue after the lines up to the agent's state."""
-        manifest = self._read_manifest(progress.clock)
         begins = progress.clock == self.node.agent.first_round and self.node.begins_run
+        manifest = self._read_manifest(0 if begins else progress.clock)
         if begins or not manifest:
             self.writer.begin(self._manifest_opening(), self.config, clear=begins)
         else:
