@@ -46,7 +46,10 @@ def change(
             raise BadExperiment(str(file), [Mistake(name, message) for name in changed])
         network = federation.build_network(), terms["network"]
         change_inputs = federation.sites, *network, from_round, federation.relays
-        bundles = change_members(folder, *change_inputs, rewind)
+        try:
+            bundles = change_members(folder, *change_inputs, rewind)
+        except ValueError as cause:
+            raise BadExperiment(str(file), [Mistake("", str(cause))]) from None
         roster = load_roster(folder)
         before, after = (
             {roster.members[i].name for i in epoch.members} for epoch in roster.epochs[-2:]

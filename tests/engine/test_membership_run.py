@@ -97,9 +97,7 @@ def test_costs_go_on():
     assert run.traffic[0, 1] > 0 and (0, 5) not in run.traffic
 
 
-@pytest.mark.parametrize(
-    ("name", "order"), [("diamond", "paper"), ("gt_sgd", "atc"), ("extra", None)]
-)
+@pytest.mark.parametrize(("name", "order"), [("gt_sgd", "atc"), ("extra", None)])
 def test_sums_of_trackers_after_every_change(name, order):
     problem, algorithm = quad(agents=6), build_algorithm(name, order=order)
     for rounds in (7, 12, 16):

@@ -15,7 +15,12 @@ def check_sums(cluster):
         assert np.abs(u - p).max() < 1e-12 * max(1, np.abs(p).max())
 
 
-@pytest.mark.parametrize(("name", "order"), [("diamond", "atc"), ("dsgd", None)])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("name", "order"), [("diamond", "atc"), pytest.param("dsgd", None, marks=SLOW)]
+)
 def test_sites_give_the_bits_of_the_simulation(tmp_path, name, order):
     cluster = ChangingCluster(tmp_path, build_algorithm(name, order=order))
     found = cluster.run()

@@ -117,7 +117,6 @@ class FederatedCluster(ChangingCluster):
 @pytest.mark.parametrize(
     ("last", "kills"),
     [
-        (9, ()),
         (9, ((2, 3), (1, 4), (3, 5), (4, 8), (0, 9), (3, 14))),  # some right after they accept
         (8, ((3, 7),)),  # accepted after the last round of an epoch, by a neighbour of one behind
     ],
