@@ -1,6 +1,7 @@
 """Rosters that change members in mid-run: passed on by the sites, refused if not acceptable."""
 
 import asyncio
+import json
 import shutil
 from dataclasses import replace
 
@@ -8,8 +9,11 @@ import numpy as np
 import pytest
 from changing_cluster import EVERY, ROUNDS, ChangingCluster, check_bits, simulate
 from crash_cluster import LIMITS
+from federations import FEDERATION
 from lockstep_agents import build_algorithm, with_own_rows
+from typer.testing import CliRunner
 
+from diamond import cli
 from diamond.network import changing, ring
 from diamond.peers.call_errors import Refused
 from diamond.peers.certificate_authority import create_federation, write_bundles
@@ -261,3 +265,31 @@ def test_a_site_that_has_gone_is_removed_at_the_last_common_checkpoint(tmp_path)
         assert found[i].t == ROUNDS
         np.testing.assert_array_equal(found[i].state.x, np.asarray(run.x)[i])
         np.testing.assert_array_equal(found[i].state.u, np.asarray(run.state.u)[i])
+
+
+def test_the_command_signs_a_change_and_names_mistakes(tmp_path):
+    def write(names, rounds=60):
+        text = FEDERATION.replace("ring:3", f"ring:{len(names)}")
+        text = text.replace("rounds = 60", f"rounds = {rounds}")
+        sites = "\n".join(f'{name} = "{PLACES[name]}"' for name in names)
+        (tmp_path / "trial.toml").write_text(text + sites)
+
+    command = lambda *words: CliRunner().invoke(cli.app, ["net", *map(str, words)])
+    write(NAMES[:3])
+    folder, file = tmp_path / "trial", tmp_path / "trial.toml"
+    assert command("init", file, "--out", folder).exit_code == 0
+    write(NAMES[:4], rounds=70)
+    refused = command("change", folder, file, "--from-round", 20)
+    assert refused.exit_code == 2 and "rounds" in refused.stderr
+    write([*NAMES[1:3], NAMES[3]])
+    late = command("change", folder, file, "--from-round", 60)
+    assert late.exit_code == 2 and "before round 60, the end" in late.stderr
+    signed = command("change", folder, file, "--from-round", 20, "--json")
+    assert json.loads(signed.stdout) == {
+        "version": 2,
+        "bundles": {"east": str(folder / "east")},
+        "leaving": ["north"],
+    }
+    roster = load_bundle(folder / "east").roster
+    assert [epoch.members for epoch in roster.epochs] == [(0, 1, 2), (1, 2, 3)]
+    assert roster.is_member(3) and not roster.is_member(0)
