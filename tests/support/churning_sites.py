@@ -29,13 +29,13 @@ every = {every}
 precision = "float64"
 network = "ring:{agents}"
 [algorithm]
-name = "interact"
-alpha = 0.5
-beta = 0.5
-order = "{order}"
+{algorithm}
 [sites]
 {sites}
 """
+INTERACT = """name = "interact"
+alpha = 0.5
+beta = 0.5"""
 NAMES = ["north", "south", "west", "east", "centre"]
 JOINS, LEAVES = "centre", "south"
 
@@ -43,14 +43,15 @@ JOINS, LEAVES = "centre", "south"
 class ChurningSites:
     """Four sites; the fifth joins at one round, the second leaves at another."""
 
-    def __init__(self, folder, rounds, join, leave, every=10, order="paper"):
+    def __init__(self, folder, rounds, join, leave, every=10, algorithm=INTERACT):
         self.folder, self.rounds, self.join, self.leave = Path(folder), rounds, join, leave
         self.processes, self.results, self.kills = {}, {}, 0
         places = dict(zip(NAMES, (f"127.0.0.1:{port}" for port in ports(5))))
         members = {"trial": NAMES[:4], "joined": NAMES, "left": [n for n in NAMES if n != LEAVES]}
         for name, sites in members.items():
             listed = "\n".join(f'{site} = "{places[site]}"' for site in sites)
-            fixed = {"rounds": rounds, "every": every, "agents": len(sites), "order": order}
+            fixed = {"rounds": rounds, "every": every, "agents": len(sites)}
+            fixed["algorithm"] = algorithm
             (self.folder / f"{name}.toml").write_text(FEDERATION.format(**fixed, sites=listed))
         (self.folder / "mine.py").write_text(PROBLEM)
         for i, name in enumerate(NAMES):
@@ -115,7 +116,7 @@ class ChurningSites:
 
     def kill(self, name):
         self.processes[name].send_signal(signal.SIGKILL)
-        self.processes[name].wait()
+        self.processes[name].communicate()
         self.kills += 1
         self.start(name)
 
@@ -133,7 +134,7 @@ class ChurningSites:
                         name,
                         (self.folder / f"{name}.txt").read_text()[-2000:],
                     )
-                    self.results[name] = json.loads(process.stdout.read())
+                    self.results[name] = json.loads(process.communicate()[0])
             now = max(self.round_of(name) for name in self.processes)
             while actions and now >= actions[0][0]:
                 actions.pop(0)[1]()
@@ -146,9 +147,10 @@ class ChurningSites:
             time.sleep(0.02)
 
     def stop(self):
-        for process in self.processes.values():
-            process.kill()
-            process.communicate()
+        for name, process in self.processes.items():
+            if name not in self.results:
+                process.kill()
+                process.communicate()
 
     def simulate(self):
         """The same run in one process."""
