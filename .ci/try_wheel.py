@@ -189,6 +189,7 @@ def try_sites():
     both = [start("net", "start", f"trial/{name}", *problem) for name in ("north", "south")]
     for process in both:
         finish(process)
+    run("net", "change", "trial", "trial.toml", "--from-round", "1")
 
 
 def main(folder):

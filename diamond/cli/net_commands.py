@@ -137,7 +137,7 @@ def start(
             "them, the same at all sites"
         )
     with report_site_errors(), load_site(bundle) as (site, federation):
-        from ..config.federation_file import origin
+        from ..config.federation_file import build_roster_network, origin
         from ..engine.site_rehearsal import run
         from ..hardware.compiler import run_inline
         from ..peers.signing_record import carry_record
@@ -199,9 +199,11 @@ def start(
                 share_loss,
                 federation.deadline,
                 federation.signed,
+                build_roster_network,
             )
         x = compute_digest(final.state.x)
         if json:
             print_json({"site": site.me.name, "round": final.t, "folder": str(folder), "x": x})
         else:
-            typer.echo(f"finished: round {final.t}, state in {folder}, sha256 of x {x}")
+            end = "finished" if final.t == federation.rounds else "left the federation"
+            typer.echo(f"{end}: round {final.t}, state in {folder}, sha256 of x {x}")

@@ -62,7 +62,8 @@ class SiteProgress:
         """Each neighbour's state: the round of its last message, and how long it is awaited."""
         if self.node is None:
             return {}
-        return {self.names[j]: self._state(self.node, j) for j in self.node.agent.neighbours}
+        names = {**self.node.names, **self.names}
+        return {names[j]: self._state(self.node, j) for j in self.node.agent.neighbours}
 
     def _state(self, node: Node, j: int) -> str:
         status, reason = node.neighbour_status[j], node.wait_records[j].last_error

@@ -57,9 +57,10 @@ def load_site(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
     site = load_bundle(bundle)
     if warning := check_expiry(site):
         print_message(warning, "yellow")
-    sites = {member.name: member.address for member in site.roster.members}
     roster = site.roster
-    federation = from_terms(roster.federation, roster.terms, sites, roster.all_relays)
+    sites = {member.name: member.address for member in roster.founders}
+    fixed = roster.federation, roster.terms, sites, roster.all_relays
+    federation = from_terms(*fixed, is_checked=bool(roster.epochs))
     if federation.clip is not None:
         from ..peers.agent_programs import CLIP_WARNING
 

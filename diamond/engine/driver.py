@@ -45,6 +45,7 @@ class Driver:
         self.problem, self.backend, self.sampling = problem, backend, sampling
         self.seeds = [seed for _, seed in runs]
         shared_context = {"groups": backend.groups, "consensus": backend.consensus}
+        shared_context |= {"members": getattr(backend, "members", None)}
         self.steps = [
             StepPolicy(
                 a,

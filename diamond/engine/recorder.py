@@ -53,6 +53,7 @@ class Recorder:
         self.per_agent: list[dict[str, np.ndarray]] = []
         self.best: BestPoint | None = None
         self.compile_seconds = 0.0
+        self.earlier_bytes = 0  # sent by other members before, less what counts for this network
 
     def add(
         self,
@@ -77,7 +78,7 @@ class Recorder:
             "round": t,
             **{name: float(value) for name, value in measured.items()},
             **{name: float(v) for name, v in zip(Cost._fields, spent.mean(0))},
-            "bytes": resolved.bytes + bytes_sent,
+            "bytes": resolved.bytes + bytes_sent + self.earlier_bytes,
             "seconds": seconds,
             **self.links.costs_after(rounds_made, resolved, seconds),
         }

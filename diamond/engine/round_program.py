@@ -225,13 +225,14 @@ def run_round(
     t, stages = progress.t, algorithm.stages
     has_several_exchanges = len(stages) > 1 or stages[0].repeats > 1
     agent_indices = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
+    identities = getattr(mixer, "identities", agents)  # draws belong to an agent, not to its place
 
     def exchange(
         stage_index: int, exchange_index: Any, before: tuple[State, jax.Array, Any]
     ) -> tuple[State, jax.Array, Any]:
         state, spent, link_states = before
         sample = draw_samples(
-            algorithm, problem, key, t, sampling, agents, stage_index, exchange_index
+            algorithm, problem, key, t, sampling, identities, stage_index, exchange_index
         )
         if in_place:
             state, estimates, costs = estimate_in_place(

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 
@@ -27,6 +27,7 @@ from ..records.snapshot import Snapshot
 from ..schedules.deferred import replace_deferred, specialize
 from ..schedules.learned import learned_names
 from .backend_selection import select_backend
+from .membership_run import SimulationSettings, check_epochs, simulate_epochs
 from .model_sharding import ModelSharding
 from .multi_device import Devices, MultiDevice
 from .precision import Precision, product_precision
@@ -155,6 +156,12 @@ def simulate(
     if timed_targets and jax.process_count() > 1:
         raise ValueError("stop: seconds differ between processes; give samples or bytes instead")
     shrinks = on_divergence == "shrink"
+    if network.epochs:
+        check_epochs(problem, network, algorithm, shrinks)
+        options: dict[str, Any] = {"devices": devices, "shard": shard, "backend": backend}
+        options |= {"resume": resume, "on_progress": on_progress}
+        if option := next((name for name, value in options.items() if value is not None), ""):
+            raise ValueError(f"members of {network.name} change: leave out {option}")
     shows = progress and jax.process_index() == 0
     with (
         product_precision(precision),
@@ -169,6 +176,13 @@ def simulate(
                 on_stage(stage)
 
         report_stage("compiling")
+        if network.epochs:
+            settings = SimulationSettings(
+                seed, every, sampling, measures, stop, on_evaluation, precision, memory
+            )
+            show = lambda entries: display.progress(NAME, entries)
+            run = simulate_epochs(problem, network, algorithm, rounds, settings, show)
+            return _configured(run, rounds, every, stop, measure)
         chosen_backend = backend or select_backend(
             problem, network, algorithm.batch, sampling, devices, precision, memory, shard
         )
@@ -188,14 +202,17 @@ def simulate(
         if not resume or is_single_process:
             driver.check_measures(last=driver.t == rounds)
         driver.drive(rounds, every, lambda entry: stopping.stop_reason(stop, entry), evaluate)
-        run = driver.run()
-        config = run.config | {"rounds": rounds, "every": every, "stop": stop}
-        if (what := describe_measure(measure)) != "exact":
-            config |= {"measure": what}
-        reason = (
-            stopping.stop_reason(stop, driver.recorder.entries[-1]) if driver.t < rounds else ""
-        )
-        return replace(run, message=reason, config=config)
+        return _configured(driver.run(), rounds, every, stop, measure)
+
+
+def _configured(run: Run, rounds: int, every: Every, stop: Stop, measure: Measure) -> Run:
+    """Return the run with the requested settings, and the reason of an early end."""
+    config = run.config | {"rounds": rounds, "every": every, "stop": stop}
+    if (what := describe_measure(measure)) != "exact":
+        config |= {"measure": what}
+    last = {name: values[-1] for name, values in run.history.items()}
+    reason = stopping.stop_reason(stop, last) if run.rounds < rounds else ""
+    return replace(run, message=reason, config=config)
 
 
 def _snapshot_of(run: Run, seed: int, sampling: Sampling) -> Snapshot:

@@ -1,5 +1,6 @@
 """Backend with all agents on one device."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax
@@ -13,6 +14,7 @@ from ..hardware.memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..network.mixing.lossy_mixer import make_mixer
+from ..network.mixing.member_mixer import MemberMixer
 from ..problem import Problem
 from ..schedules.deferred import Consensus, SingleProcess
 from .backend import SingleRunBackend
@@ -43,14 +45,19 @@ class SingleDevice(SingleRunBackend):
         sampling: Sampling,
         precision: Precision | None = None,
         memory: int | Literal["least"] | None = None,
+        members: Sequence[int] | None = None,
     ):
+        self.members = members  # numbers of the agents; None: 0, 1, ...
         self.donates = problem.is_large  # rounds overwrite the progress before
         self.inputs = problem, network  # keeps both alive as long as the programs
         self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured_part)
         self.working = working_objectives(
             self.objectives, precision, casts_y=not problem.has_lower_solution
         )
-        self.mixing, self.sampling = make_mixer(network), sampling
+        self.mixing: Any = make_mixer(network)
+        if members is not None:
+            self.mixing = MemberMixer(self.mixing, host_transfer.to_device(members, np.int32))
+        self.sampling = sampling
         self.parallel_agents = 1 if problem.is_large else problem.agents
         limit = None if memory == "least" else memory
         self.budget = Budget(list(self.objectives.train.count.devices()), limit)

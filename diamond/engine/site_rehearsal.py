@@ -2,16 +2,19 @@
 
 import asyncio
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from ..core.sampling import Sampling
 from ..core.validation import as_int
+from ..interface.member_changes import check_member_changes
 from ..interface.round_interface import Algorithm
 from ..network import Network
+from ..network.membership_epochs import Epoch
 from ..peers.agent_programs import CLIP_WARNING
+from ..peers.epoch_run import EpochRun, make_epoch_node
 from ..peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
 from ..peers.node import MissingPolicy, Node
 from ..peers.round_progress import AgentProgress
@@ -59,6 +62,7 @@ def run(
     share_loss: bool = False,
     deadline: float | str | None = None,
     signed: bool = False,
+    build_network: Callable[[Mapping[str, Any]], Network] | None = None,
 ) -> AgentProgress:
     """Run this site's part of a federated run, from its checkpoint in `folder` if there is one.
 
@@ -94,9 +98,11 @@ def run(
             late neighbour (`peers.round_deadline`); needs missing="continue".
         signed: sign all messages and compare what neighbours received (`peers.signed_messages`);
             equal at all sites.
+        build_network: makes a network of its table in a roster that changes the members
+            (`peers.roster_acceptance`); `network` is that of round 0.
 
     Returns:
-        The progress, once this agent and all its neighbours have finished.
+        The progress, once this agent and all its neighbours have finished, or this agent has left.
 
     Raises:
         Refused: a neighbour rejects the connection.
@@ -110,7 +116,8 @@ def run(
     from ..peers.operator_address import LOOPBACK, publish_operator_address
     from ..peers.overview import StatusCollector
     from ..peers.resource_estimate import estimate_resources
-    from ..peers.roster import load_bundle
+    from ..peers.roster import BadBundle, load_bundle
+    from ..peers.roster_acceptance import RosterAcceptance, roster_epochs
     from ..peers.rpc import RpcClient
     from ..peers.server import Server
     from ..peers.signed_messages import sign_messages
@@ -122,9 +129,34 @@ def run(
     site = load_bundle(bundle)
     if privacy_of(algorithm) is not None:
         algorithm = with_secret(algorithm, read_or_create_key(folder))
-    agent = Agent(problem, network, algorithm, site.me.number, seed, sampling, clip)
-    agent.measure = measure or agent.measure
-    if tuple(agent.neighbours) != site.me.neighbours:
+    epochs = [Epoch(0, network, tuple(range(network.agents)))]
+    if site.roster.epochs:
+        if build_network is None:
+            raise ValueError("the roster changes members: give build_network")
+        epochs = roster_epochs(site.roster, build_network)
+
+    def make_agent(epoch: Epoch | None) -> Agent:
+        links = network if epoch is None else epoch.network
+        agent = Agent(problem, links, algorithm, site.me.number, seed, sampling, clip, epoch)
+        agent.measure = measure or agent.measure
+        return agent
+
+    def check_change() -> None:
+        protected = signed or network.mask_limit is not None or privacy_of(algorithm) is not None
+        if build_network is None or missing != "wait" or protected:
+            raise ValueError(
+                "members change only with missing = 'wait', without privacy, masks and signatures"
+            )
+        check_member_changes(problem, algorithm)
+
+    if len(epochs) > 1:
+        try:
+            check_change()
+        except ValueError as cause:
+            raise BadBundle(f"roster {site.roster.version} cannot be followed: {cause}") from None
+    own = next((e for e in epochs if site.me.number in e.members), epochs[0])
+    agent = make_agent(own if own.from_round else None)
+    if len(epochs) == 1 and tuple(agent.neighbours) != site.me.neighbours:
         names = [member.name for member in site.roster.members]
         expected, listed = (
             ", ".join(names[j] if j < len(names) else f"agent {j}" for j in numbers)
@@ -143,39 +175,62 @@ def run(
     async def work(writer: Writer) -> AgentProgress:
         credentials, max_bytes = Credentials(site), max_frame_bytes(agent.largest_layout)
         async with RpcClient(credentials, max_bytes, limits) as client:
-            names = {member.number: member.name for member in site.roster.members}
-            fixed = agent, rounds, client, folder, every, limits
+            names: dict[int, str] = {}
+
+            def list_names() -> None:
+                roster = credentials.bundle.roster
+                names.update({member.number: member.name for member in roster.members})
+
+            list_names()
+            credentials.listeners.append(list_names)
             signer = partial(StatementSigner, lambda: credentials.bundle)
-            sign = partial(sign_messages, signer()) if signed else None
-            identity = SiteIdentity(credentials) if agent.masked else None
-            node = Node(
-                *fixed,
-                missing=missing,
-                names=names,
-                deadline=deadline,
-                sign=sign,
-                identity=identity,
-            )
+            options = {
+                "every": every,
+                "timeouts": limits,
+                "missing": missing,
+                "names": names,
+                "sign": partial(sign_messages, signer()) if signed else None,
+                "identity": SiteIdentity(credentials) if agent.masked else None,
+            }
+            make_node = make_epoch_node(make_agent, rounds, client, deadline=deadline, **options)
+            site_run = EpochRun(site.me.number, epochs, rounds, make_node, folder)
+            node = site_run.node
             folder_writer = SiteRunFolder(writer, node, origin, config)
             node.on_round = partial(_noted, folder_writer, listener)
-            if listener:
-                listener.begin(node)
-                node.on_ready = listener.ready
-            node.service.open_connections = client.open_connections
 
             def status() -> dict[str, Any]:
                 entries = folder_writer.entries if share_loss else []
-                return node.status() | ({"loss": entries[-1]["local_loss"]} if entries else {})
+                loss = {"loss": entries[-1]["local_loss"]} if entries else {}
+                return site_run.node.status() | loss
 
-            node.service.answer_overview = StatusCollector(credentials, client, status).answer
+            overview = StatusCollector(credentials, client, status).answer
+            build = build_network or (lambda table: network)
+            acceptance = RosterAcceptance(
+                credentials, bundle, site_run, client, build, check_change
+            )
+
+            def attach(node: Node) -> None:
+                """Connect the node of an epoch with everything else at the site."""
+                service = node.service
+                service.audit, folder_writer.node = audit, node
+                service.open_connections = client.open_connections
+                service.answer_overview = overview
+                service.receive_roster = acceptance.receive
+                node.before_round = acceptance.pass_on
+                if listener:
+                    listener.begin(node)
+                    node.on_ready = listener.ready
+
             place, audit = listen or site.me.address or LOOPBACK, node.service.audit
-            server = Server(credentials, node.answer_request, place, audit, client)
-            async with server, serve_metrics(node, metrics):
+            attach(node)
+            site_run.on_epoch = attach
+            server = Server(credentials, site_run.answer_request, place, audit, client)
+            async with server, serve_metrics(lambda: site_run.node, metrics):
                 server.start_task(credentials.watch(bundle, audit))
                 with publish_operator_address(bundle, place, server.port):
                     with folder_writer.record_outcome():
-                        final = await node.run()
-                    await node.shutdown.run_or_halt(server.finish_relaying())
+                        final = await site_run.run()
+                    await site_run.node.shutdown.run_or_halt(server.finish_relaying())
                     return final
 
     with Writer(folder) as writer:

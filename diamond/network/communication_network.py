@@ -19,6 +19,7 @@ from diamond.network.link_interruptions import exchange_every
 from diamond.network.links.link_properties import Links, update_links
 from diamond.network.links.link_values import AgentValues, Compute, EdgeValues
 from diamond.network.mask_limits import DEFAULT_LIMIT, add_masks
+from diamond.network.membership_epochs import Epoch
 from diamond.network.network_summary import summarize
 from diamond.network.phase_weights import flooding_rounds, is_balanced
 
@@ -51,6 +52,7 @@ class Network:
     mask_limit: float | None = None  # largest number in masked sums; None: messages are not masked
     base: "Network | None" = None  # constant network whose links are down in some rounds
     skipping: frozenset[int] = frozenset()  # agents that skip this round of a sequence
+    epochs: tuple[Epoch, ...] = ()  # members and networks by round, if agents join or leave
 
     def every(self, rounds: int) -> "Network":
         """Return the same network with an exchange only in every `rounds`-th round (local steps).

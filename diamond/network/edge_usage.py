@@ -3,12 +3,22 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from diamond.network.membership_epochs import epoch_ends
+
 if TYPE_CHECKING:
     from diamond.network.communication_network import Network
 
 
 def count_messages_by_edge(network: "Network", rounds: int) -> dict[tuple[int, int], int]:
     """Count the messages over each edge in `rounds` rounds, one per direction and round."""
+    if network.epochs:
+        totals = Counter(dict.fromkeys(network.edges, 0))
+        for epoch, end in epoch_ends(network, rounds):
+            until = count_messages_by_edge(epoch.network, end)
+            before = count_messages_by_edge(epoch.network, epoch.from_round)
+            for edge, pair in zip(epoch.edges, epoch.network.edges):
+                totals[edge] += until[pair] - before[pair]
+        return dict(totals)
     if not network.sequence:
         return dict.fromkeys(network.edges, rounds * (1 if network.graph.is_directed() else 2))
     periods, rest = divmod(rounds, len(network.sequence))
@@ -24,6 +34,8 @@ def count_messages_by_edge(network: "Network", rounds: int) -> dict[tuple[int, i
 
 def count_messages(network: "Network", rounds: int) -> int:
     """Count the messages over all edges in `rounds` rounds, one per agent and neighbor."""
+    if network.epochs:
+        return sum(count_messages_by_edge(network, rounds).values())
     if not network.sequence:
         ways = 1 if network.graph.is_directed() else 2
         return rounds * ways * int(network.graph.number_of_edges())

@@ -1,6 +1,6 @@
 """Networks that change from round to round."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TypeAlias
 
@@ -11,27 +11,39 @@ from scipy.sparse import csr_array
 from diamond.core.validation import as_int
 from diamond.network.communication_network import Network
 from diamond.network.directed import one_way
+from diamond.network.membership_epochs import Epoch, check_epoch
 from diamond.network.mixing_weights import mixing_matrix
 
 NetworkOrGraph: TypeAlias = "Network | nx.Graph"
+Members = Mapping[int, Sequence[int]]
 
 
 def changing(
-    networks: Sequence[NetworkOrGraph] | Callable[[int], NetworkOrGraph],
+    networks: Sequence[NetworkOrGraph] | Callable[[int], NetworkOrGraph] | Mapping[int, Network],
     period: int | None = None,
     mixing: str = "metropolis",
+    members: Members | None = None,
 ) -> Network:
-    """Use the given networks in turn, one per round, periodically.
+    """Use the given networks in turn, one per round, periodically; or each from a round on.
 
     Args:
         networks: networks or networkx graphs, directed or not; or a function of the round. Only
-            their union must be connected.
+            their union must be connected. {0: network, 100: other} uses each from its round on;
+            agents may then join and leave (`diamond.engine.membership_run`).
         period: number of rounds for which a function is called, 0 to `period` - 1.
         mixing: mixing rule for undirected graphs; directed graphs get even weights.
+        members: for {round: network}, the agents that take part from each round on, as in
+            {0: [0, 1, 2], 100: [0, 1, 2, 3]}; by default 0, 1, ...
 
     Returns:
         The changing network.
     """
+    if isinstance(networks, Mapping):
+        if period is not None:
+            raise ValueError("networks by round do not repeat: leave out period")
+        return _network_of_epochs(networks, members)
+    if members is not None:
+        raise ValueError("members change in given rounds: give networks as {0: network, ...}")
     if callable(networks):
         if period is None:
             raise ValueError(
@@ -137,3 +149,35 @@ def _sequence_network(phases: tuple[Network, ...], name: str) -> Network:
             "every agent a weight M_ii > 0"
         )
     return network
+
+
+def _network_of_epochs(networks: Mapping[int, Network], members: Members | None) -> Network:
+    """Return the network of all agents whose members and links change in the given rounds.
+
+    Args:
+        networks: the network from each round on; the first round is 0.
+        members: for the same rounds, the agents that take part, in increasing order; the first is
+            agent 0 of the network of that round. None: agents 0, 1, ...
+
+    Returns:
+        The network, for `diamond.simulate`; its graph has the links of all rounds.
+    """
+    rounds = sorted(as_int("round", t) for t in networks)
+    if rounds[:1] != [0]:
+        raise ValueError("the first network must be that of round 0: give {0: network, ...}")
+    listed = {t: range(networks[t].agents) for t in rounds} if members is None else dict(members)
+    if sorted(listed) != rounds:
+        raise ValueError(f"members are given for rounds {sorted(listed)}, networks for {rounds}")
+    epochs = [Epoch(t, networks[t], tuple(int(i) for i in listed[t])) for t in rounds]
+    for before, epoch in zip([epochs[0], *epochs], epochs):
+        check_epoch(epoch, before.members)
+    agents = {i for epoch in epochs for i in epoch.members}
+    if agents != {*range(len(agents))}:
+        raise ValueError(f"agent {min({*range(len(agents))} - agents)} never takes part")
+    union = nx.Graph()
+    union.add_nodes_from(range(len(agents)))
+    union.add_edges_from(edge for epoch in epochs for edge in epoch.edges)
+    weights, rule = mixing_matrix(union, "metropolis")
+    name = f"changing({', '.join(f'{e.network.name} from round {e.from_round}' for e in epochs)})"
+    labels = tuple(range(len(agents)))
+    return Network(nx.freeze(union), weights, name, rule, labels, epochs=tuple(epochs))

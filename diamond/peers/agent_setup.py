@@ -1,5 +1,6 @@
 """Fixed data of one agent: its problem, its sources, and the exchanges of a round."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from ..core.sampling import Sampling, key
 from ..interface.round_interface import Algorithm
 from ..interface.traffic import check_masked_sums, check_robust_mixing, message_shapes
 from ..network import Network
+from ..network.membership_epochs import Epoch, check_constant_members
 from ..network.mixing.masked_mixer import masked_receiver
 from ..network.mixing.robust_mixer import robust_receiver
 from ..privacy.private_runs import with_simulated_secret
@@ -37,8 +39,13 @@ class AgentSetup:
         seed: int = 0,
         sampling: Sampling = "blocks",
         clip: float | None = None,
+        epoch: Epoch | None = None,
     ):
-        _check(problem, network, number)
+        self.members = range(network.agents) if epoch is None else epoch.members
+        self.first_round = 0 if epoch is None else epoch.from_round
+        self.has_epochs = epoch is not None
+        self.earlier_bytes = 0  # sent before the first round, to other neighbours
+        _check(problem, network, number, self.members)
         if clip is not None and network.channels:
             raise ValueError("differences of compressed messages cannot be clipped: leave out clip")
         if clip is not None and network.defense:
@@ -55,8 +62,8 @@ class AgentSetup:
         self.objectives = problem.objectives(algorithm.batch)
         # Network of the rounds with an exchange: every `exchange_every`-th round has one.
         self.links, self.exchange_every = network.base or network, len(network.phases)
-        row = self.links.weights[[number]]
-        self.sources = [int(j) for j in row.indices]
+        row = self.links.weights[[self.members.index(number)]]
+        self.sources = [self.members[j] for j in row.indices.tolist()]
         self.neighbours = [j for j in self.sources if j != number]
         self._own_index = self.sources.index(number)
         self.weights = jnp.asarray(row.data)
@@ -135,12 +142,18 @@ class AgentSetup:
         """Return whether the message of that exchange is known before its gradients."""
         return self._sends_before_gradient[exchange]
 
+    @property
+    def agent_count(self) -> int:
+        """Return the number of agents, at least, including those that take no part."""
+        return max(self.members) + 1
+
     def initial_progress(self) -> AgentProgress:
-        """Return the progress before round 0, before anything is estimated."""
+        """Return the progress before the first round, before anything is estimated."""
         state = self.template.init(*self.problem.start(self.seed))
         codec, count = self.channel_codec, len(self.sources)
         states = codec and tuple(codec.initial_states(m, count) for m in self.message_shapes)
-        return AgentProgress(0, state, cost_counter.zeros(), self.algorithm, {}, states)
+        first, spent = self.first_round, cost_counter.zeros()
+        return AgentProgress(first, state, spent, self.algorithm, {}, states)
 
     def initial_progress_at(self, x: Tree, y: Tree) -> AgentProgress:
         """Return the initial progress at another point."""
@@ -168,14 +181,15 @@ def _make_template(algorithm: Any) -> Any:
     return jax.tree.map(jnp.asarray, replace_deferred(algorithm, lambda deferred: 1))
 
 
-def _check(problem: Problem, network: Network, number: int) -> None:
+def _check(problem: Problem, network: Network, number: int, members: Sequence[int]) -> None:
     """Refuse problems and networks that a single agent cannot run."""
     if problem.agents != 1:
         raise ValueError(
             f"the problem holds the rows of {problem.agents} agents; a peer needs one with its own "
             f"rows only: lists of one entry"
         )
-    if not 0 <= number < network.agents:
+    check_constant_members(network)
+    if number not in members:
         raise ValueError(f"there is no agent {number}; the network has 0 to {network.agents - 1}")
     if network.base is not None and len(network.sequence) > MAX_LOCAL_ROUNDS:
         raise ValueError(

@@ -43,7 +43,7 @@ class CheckpointWriter:
         outbox, tick_of = self.service.outbox, self.client.clock.tick_of
         source = self.folder, self.run, progress, outbox, tick_of
         progress = site_checkpoint.restore(*source)
-        if progress.clock:
+        if progress.clock > self.agent.first_round:
             progress = self.agent.apply_estimates(progress)
         tick = self.agent.tick(progress)
         self.service.rollback_tick = progress.clock_offset * self.agent.exchange_count

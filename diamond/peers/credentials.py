@@ -11,9 +11,20 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from .audit import Audit
-from .roster import CERTIFICATE, KEY, ROSTER, SIGNATURE, BadBundle, Bundle, load_bundle
+from .roster import (
+    CERTIFICATE,
+    KEY,
+    ROSTER,
+    SIGNATURE,
+    BadBundle,
+    Bundle,
+    SignedRoster,
+    load_bundle,
+    load_signed_roster,
+)
 from .tls import tls_context
 
+OnChange = Callable[[Bundle, SignedRoster, bool], None]  # whether it is from the operator
 WATCH_SECONDS = 2.0  # between two looks at the files of the bundle
 
 
@@ -22,6 +33,7 @@ class Credentials:
 
     def __init__(self, bundle: Bundle):
         self.listeners: list[Callable[[], None]] = []
+        self.on_change: OnChange | None = None  # accepts a change of members, or raises
         self._use(bundle)
 
     def _use(self, bundle: Bundle) -> None:
@@ -29,10 +41,13 @@ class Credentials:
         self.server_tls, self.client_tls = contexts
         self.bundle = bundle
 
-    def renew(self, bundle: Bundle) -> None:
+    def renew(
+        self, bundle: Bundle, signed: SignedRoster | None = None, from_operator: bool = True
+    ) -> None:
         """Use another bundle of the same site for new connections; raise `BadBundle` if it is not.
 
-        An older roster is refused, so that nobody can bring back a key that it lists.
+        An older roster is refused, so that nobody can bring back a key that it lists. One that
+        changes the members, in `signed` form, must be accepted by `on_change`.
         """
         old = self.bundle
         members = list(zip(bundle.roster.members, old.roster.members))
@@ -47,18 +62,27 @@ class Credentials:
             (bundle.roster.terms, old.roster.terms),
             (bundle.me.number, old.me.number),
             *((m.name, n.name) for m, n in members),
-            *((m.neighbours, n.neighbours) for m, n in members),
-            (len(bundle.roster.members), len(old.roster.members)),
         ]
+        changes_members = bundle.roster.epochs != old.roster.epochs and self.on_change is not None
+        if not changes_members:
+            unchanged += [
+                *((m.neighbours, n.neighbours) for m, n in members),
+                (len(bundle.roster.members), len(old.roster.members)),
+            ]
         if any(new != earlier for new, earlier in unchanged):
             raise BadBundle(
                 "the new bundle is of another federation, site, network or run; only keys and "
                 "addresses change while a site runs"
             )
         try:
-            self._use(bundle)
+            contexts = tls_context(bundle, is_server=True), tls_context(bundle, is_server=False)
         except ssl.SSLError:
             raise BadBundle("the key and the certificate do not belong together yet") from None
+        if changes_members and self.on_change is not None:
+            assert signed is not None
+            self.on_change(bundle, signed, from_operator)
+        self.server_tls, self.client_tls = contexts
+        self.bundle = bundle
         for on_renewal in self.listeners:
             on_renewal()
 
@@ -71,7 +95,7 @@ class Credentials:
             if (versions := file_versions(folder, names)) == seen:
                 continue
             try:
-                self.renew(load_bundle(folder))
+                self.renew(load_bundle(folder), load_signed_roster(folder)[0])
             except BadBundle as cause:  # perhaps half copied: tried again
                 if str(cause) != refused:
                     refused = str(cause)

@@ -87,6 +87,7 @@ def _describe_channels(agent: Agent) -> list[str]:
     options += [] if network.defense is None else [f"robust {network.defense}"]
     options += [] if network.mask_limit is None else [f"masked {network.mask_limit}"]
     options += [f"every {agent.exchange_every}"] * (agent.exchange_every > 1)
+    options += [f"members {list(agent.members)}"] * agent.has_epochs
     return options + ([f"{network.channels} {network.damping}"] if network.channels else [])
 
 

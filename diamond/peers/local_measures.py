@@ -115,4 +115,6 @@ def bytes_sent(agent: Agent, progress: AgentProgress) -> int:
     """Return the bytes that the agent has sent, in rounds and for estimates."""
     consensus_bytes = agreed_bytes(progress.estimates) * agent.links.diameter
     rounds = progress.rounds_run // agent.exchange_every
-    return len(agent.neighbours) * (rounds * agent.bytes_per_round + consensus_bytes)
+    rounds -= agent.first_round // agent.exchange_every
+    sent = len(agent.neighbours) * (rounds * agent.bytes_per_round + consensus_bytes)
+    return agent.earlier_bytes + sent

@@ -14,6 +14,7 @@ from .agent_programs import LocalResult
 from .audit import LOG
 from .client import NeighbourClient, gather_or_cancel
 from .edge_states import EdgeStates
+from .epoch_entry import EpochEntry
 from .max_consensus import MaxConsensus, NotAgreed
 from .outlier_detection import OutlierDetector
 from .round_deadline import RoundDeadline
@@ -173,6 +174,24 @@ class ExchangeRunner:
             )
             point = RestartPoint(warm_restart.mean_of_neighbours(received, x), y)
         return self.agent.initial_progress_at(*point)
+
+    async def begin_epoch(self, entry: EpochEntry) -> AgentProgress:
+        """Return the progress at the first round of an epoch; see `interface.member_changes`."""
+        agent, progress = self.agent, self.agent.initial_progress()
+        tick, step = agent.tick(progress), warm_restart.POINT_STEP
+        x, y = progress.state.x, progress.state.y
+        if entry.point is not None:
+            if {*agent.neighbours} & entry.joining:
+                self.publish(
+                    tick, warm_restart.outgoing_arrays(RestartPoint(*entry.point), x), step
+                )
+            return progress._replace(state=entry.state, spent=entry.spent)
+        layout = wire_format.layout_of(warm_restart.outgoing_arrays(None, x))
+        sources = [j for j in agent.neighbours if j not in entry.joining]
+        fetch = self.client.fetch_message
+        received = await gather_or_cancel(fetch(j, tick, step, layout) for j in sources)
+        x = warm_restart.mean_of_neighbours(received, x)
+        return progress._replace(state=agent.template.init(x, y))
 
     async def run_round(self, progress: AgentProgress) -> AgentProgress:
         """Run one exchange after another."""

@@ -1,7 +1,7 @@
 """Prometheus metrics of a site: plain text over HTTP, on this machine only."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -64,7 +64,9 @@ def _samples(node: Node, value: Any) -> list[tuple[str, Any]]:
 
 
 @asynccontextmanager
-async def serve_metrics(node: Node, port: int | None) -> AsyncIterator[int | None]:
+async def serve_metrics(
+    current_node: Callable[[], Node], port: int | None
+) -> AsyncIterator[int | None]:
     """Serve the metrics on loopback at that port, if one is given."""
     if port is None:
         yield None
@@ -77,7 +79,7 @@ async def serve_metrics(node: Node, port: int | None) -> AsyncIterator[int | Non
                 return
             async with readers, asyncio.timeout(RESPONSE_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(_http_response(head, node))
+                writer.write(_http_response(head, current_node()))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # bad requests get no response

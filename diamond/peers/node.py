@@ -8,7 +8,7 @@ same bits once more.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -26,6 +26,7 @@ from .deadline_edges import DeadlineEdges
 from .deadline_setting import describe_policy
 from .edge_journal import DOWN, EdgeJournal
 from .edge_states import EdgeStates
+from .epoch_entry import EpochEntry
 from .handshake import compute_digests
 from .message_exchange import ExchangeRunner
 from .node_status import describe_node
@@ -84,11 +85,14 @@ class Node:
     on_ready: Callable[[], None] = lambda: None  # called after compilation, before the first round
     sign: "Callable[[Node], SignedMessages] | None" = None  # signs messages of this node
     identity: "MaskIdentity | None" = None  # signs keys of masked sums; None: in one process
+    entry: EpochEntry | None = None  # where an epoch begins at this agent, see `epoch_run`
+    total_rounds: int | None = None  # of the run, if the epoch ends before
 
     def __post_init__(self) -> None:
         start = "onward" if warm_restart.is_warm_restart(self.folder) else "anew"
+        start = start if self.entry is None else f"epoch {self.agent.first_round}"
         missing = describe_policy(self.missing, self.deadline, self.sign is not None)
-        self.digests = compute_digests(self.agent, self.rounds, missing, start)
+        self.digests = compute_digests(self.agent, self.planned_rounds, missing, start)
         self.run_digest = self.digests["run"]
         self.clock = RunClock(self.agent, self.rounds, self.missing == "continue")
         self.last_tick = self.clock.last_tick
@@ -114,6 +118,7 @@ class Node:
         self.t = 0  # finished rounds
         self.progress: AgentProgress | None = None  # state of the agent
         self.shutdown = Shutdown(self.timeouts.connect)
+        self.before_round: Callable[[], Awaitable[None]] | None = None  # delays the next round
         self.service.status, self.service.stop = self.status, self.shutdown.request
         self.edges = self._make_edges() if self.missing == "continue" else None
         self.round_deadline = make_deadline(
@@ -140,6 +145,16 @@ class Node:
     def name(self) -> str:
         """Return the name of the agent."""
         return site_name(self.names, self.agent.number)
+
+    @property
+    def planned_rounds(self) -> int:
+        """Return the rounds of the whole run."""
+        return self.rounds if self.total_rounds is None else self.total_rounds
+
+    @property
+    def begins_run(self) -> bool:
+        """Return whether the agent takes part from the first round of this node on."""
+        return self.entry is None or self.entry.point is None
 
     @property
     def seconds_waited(self) -> float:
@@ -183,6 +198,8 @@ class Node:
                 self.round_deadline.restore(self.agent.tick(progress))
             progress = await self._start(progress)
             while progress.t < self.rounds or not await self._all_finished(progress):
+                if self.before_round is not None:
+                    await self.shutdown.run_or_halt(self.before_round())
                 start = _loop_time()
                 progress = await self.shutdown.run_or_halt(self._run_round(progress))
                 self.seconds += _loop_time() - start
@@ -203,7 +220,7 @@ class Node:
             await self.shutdown.run_or_halt(self._finish())
         except Halted:
             await self.checkpoints.wait()
-            if 0 < progress.clock and progress.t < self.rounds:
+            if self.agent.first_round < progress.clock and progress.t < self.rounds:
                 await self.checkpoints.save(progress, self.service.outbox.copy())
             raise Halted(f"stopped after round {progress.t} of {self.rounds}, as asked") from None
         except (FloatingPointError, RunFailed, BudgetExhausted, LedgerMismatch) as error:
@@ -224,7 +241,7 @@ class Node:
     async def _start(self, progress: AgentProgress) -> AgentProgress:
         """Greet the neighbours, estimate the numbers left to the run, and compile a round."""
         start, run_or_halt = _loop_time(), self.shutdown.run_or_halt
-        is_new = progress.clock == 0
+        is_new = progress.clock == self.agent.first_round
         is_restart = is_new and warm_restart.is_warm_restart(self.folder)
         needs_all = is_new and (is_restart or deferred_names(self.agent.algorithm))
         await run_or_halt(self.client.greet_neighbours(None if needs_all else self.edges))
@@ -233,7 +250,9 @@ class Node:
         self.greeting_seconds = _loop_time() - start
         if is_new:
             start = _loop_time()
-            if is_restart and self.folder is not None:
+            if self.entry is not None:
+                progress = await run_or_halt(self.exchange_runner.begin_epoch(self.entry))
+            elif is_restart and self.folder is not None:
                 point = warm_restart.load_point(self.folder, progress.state)
                 progress = await run_or_halt(self.exchange_runner.restart_progress(point))
             progress = await run_or_halt(self.exchange_runner.resolve_deferred(progress))
@@ -308,6 +327,14 @@ class Node:
         await self.run_blocking(compile_once, f"{self.run_digest}-round", compute_round)
         self.compile_seconds = _loop_time() - start
         COMPILED_AGENTS.add(self.agent)
+
+    def end_after(self, rounds: int) -> None:
+        """End the run of this node after fewer rounds than planned, none of which has begun."""
+        if rounds <= self.t or rounds > self.rounds:
+            raise ValueError(f"round {rounds} is not to come: {self.name} is at {self.t}")
+        self.rounds = rounds
+        self.clock.shorten(rounds)
+        self.last_tick = self.service.last_tick = self.client.last_tick = self.clock.last_tick
 
     async def _finish(self) -> None:
         """Wait until every neighbour has finished too and knows that this agent has.

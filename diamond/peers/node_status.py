@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def describe_node(node: "Node") -> dict[str, Any]:
     """Return the state of the agent and whom it waits for."""
     state, edges = "stopping" if node.shutdown.requested else "running", node.edges
-    if node.t == node.rounds:
+    if node.t == node.planned_rounds:
         state = "finished"
     elif edges and edges.stuck:
         state = "stuck"
@@ -22,7 +22,7 @@ def describe_node(node: "Node") -> dict[str, Any]:
     ]
     late = edges.late if isinstance(edges, DeadlineEdges) else set()
     away = sorted({*edges.absent} | late) if edges else []
-    position = {"agent": node.agent.number, "round": node.t, "rounds": node.rounds}
+    position = {"agent": node.agent.number, "round": node.t, "rounds": node.planned_rounds}
     status: dict[str, Any] = position | {"state": state, "waiting": waiting, "away": away}
     if node.ledger is not None:
         status |= {"epsilon": node.ledger.spent, "budget": node.ledger.terms.epsilon}

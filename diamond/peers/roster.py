@@ -11,9 +11,10 @@ import json
 import os
 import stat
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -29,6 +30,7 @@ CA, CERTIFICATE, KEY, ROSTER, SIGNATURE = (
     "roster.json",
     "roster.sig",
 )
+ACCEPTED = "roster.accepted"  # newest roster that the site has accepted, with its signature
 SIGNATURE_ALGORITHM = ec.ECDSA(hashes.SHA256())
 
 
@@ -51,14 +53,30 @@ class Member:
 
 
 @dataclass(frozen=True)
+class RosterEpoch:
+    """Members and network from a round on, as a version of the roster has set them."""
+
+    from_round: int
+    version: int
+    members: tuple[int, ...]
+    network: dict[str, Any]  # table of the network, as in the federation's file
+    rewinds: bool = False  # sites return to their checkpoint of that round, without a lost site
+
+
+@dataclass(frozen=True)
 class Roster:
-    """All members in the order of their numbers, and the agreed terms."""
+    """All members in the order of their numbers, and the agreed terms.
+
+    With `epochs`, the first of which is that of round 0, members join and leave; those that left
+    stay listed. The neighbours of a member are those of all epochs.
+    """
 
     federation: str
     members: tuple[Member, ...]
     terms: dict[str, Any] = field(default_factory=dict)  # settings of the run
     version: int = 1  # increases whenever keys are renewed
     relays: dict[str, str] = field(default_factory=dict)  # address of each relay without keys
+    epochs: tuple[RosterEpoch, ...] = ()  # empty: all members take part in all rounds
 
     def by_key(self, fingerprint: str) -> Member | None:
         """Return the member with that key."""
@@ -81,7 +99,19 @@ class Roster:
 
     def encode(self) -> bytes:
         """Return the bytes that are signed."""
-        return json.dumps(asdict(self), indent=1).encode()
+        document = asdict(self)
+        if not self.epochs:
+            del document["epochs"]
+        return json.dumps(document, indent=1).encode()
+
+    @property
+    def founders(self) -> tuple[Member, ...]:
+        """Return the members of round 0."""
+        return self.members[: len(self.epochs[0].members)] if self.epochs else self.members
+
+    def is_member(self, number: int) -> bool:
+        """Return whether that site takes part after the last change."""
+        return not self.epochs or number in self.epochs[-1].members
 
 
 @dataclass(frozen=True)
@@ -129,6 +159,10 @@ def decode_roster(content: bytes) -> Roster:
         dict(document["terms"]),
         int(document["version"]),
         dict(document.get("relays", {})),
+        tuple(
+            RosterEpoch(**epoch | {"members": tuple(epoch["members"])})
+            for epoch in document.get("epochs", [])
+        ),
     )
 
 
@@ -175,15 +209,40 @@ def _check_private_mode(key: Path) -> None:
             )
 
 
-def load_roster(folder: Path) -> Roster:
-    """Load the roster in `folder`, and verify its signature."""
-    try:
-        ca, content, signature = ((folder / name).read_bytes() for name in (CA, ROSTER, SIGNATURE))
+class SignedRoster(NamedTuple):
+    """Bytes of a roster, and the authority's signature of them."""
+
+    content: bytes
+    signature: bytes
+
+    def verify(self, ca: bytes) -> Roster:
+        """Return the roster; raise `InvalidSignature` or `ValueError` if it is not signed."""
         authority = x509.load_pem_x509_certificate(ca).public_key()
         if not isinstance(authority, ec.EllipticCurvePublicKey):
-            raise BadBundle(f"{folder / CA} is not of a federation of diamond")
-        authority.verify(signature, content, SIGNATURE_ALGORITHM)
-        return decode_roster(content)
+            raise BadBundle(f"{CA} is not of a federation of diamond")
+        authority.verify(self.signature, self.content, SIGNATURE_ALGORITHM)
+        return decode_roster(self.content)
+
+
+def load_roster(folder: Path) -> Roster:
+    """Load the roster in `folder`, and verify its signature; a newer accepted one replaces it."""
+    return load_signed_roster(folder)[1]
+
+
+def load_signed_roster(folder: Path) -> tuple[SignedRoster, Roster]:
+    """Load the newest roster in `folder`, signed and decoded: its files, or one accepted since."""
+    try:
+        ca = (folder / CA).read_bytes()
+        signed = SignedRoster(*((folder / name).read_bytes() for name in (ROSTER, SIGNATURE)))
+        roster = signed.verify(ca)
+        if (folder / ACCEPTED).exists():
+            document = json.loads((folder / ACCEPTED).read_bytes())
+            accepted = SignedRoster(document["content"].encode(), bytes.fromhex(document["sig"]))
+            with suppress(InvalidSignature):  # of an earlier federation
+                newer = accepted.verify(ca)
+                if newer.version > roster.version:
+                    return accepted, newer
+        return signed, roster
     except InvalidSignature:
         raise BadBundle(f"{folder / ROSTER} is not what the authority of {CA} signed") from None
     except OSError as cause:

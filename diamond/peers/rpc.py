@@ -58,11 +58,18 @@ class RpcClient:
     ):
         self.credentials = as_credentials(bundle)
         self.answering_end: AnsweringEnd | None = None
+        self._kept_connected: set[int] = set()  # neighbours with a task of `shared_connections`
+        self._settings = max_bytes, timeouts, own_address or ""
+        self._connections: dict[int, RpcConnection] = {}
+        self._add_connections()
+        self.credentials.listeners.append(self._add_connections)
+
+    def _add_connections(self) -> None:
+        """Prepare a connection to each neighbour of the newest roster, and to the site itself."""
         site = self.credentials.bundle
-        self._connections = {
-            number: RpcConnection(self, number, max_bytes, timeouts, own_address or "")
-            for number in (*site.me.neighbours, site.me.number)
-        }
+        for number in (*site.me.neighbours, site.me.number):
+            if number not in self._connections:
+                self._connections[number] = RpcConnection(self, number, *self._settings)
 
     async def __aenter__(self) -> "RpcClient":
         return self
@@ -89,10 +96,11 @@ class RpcClient:
             self._connections[neighbour].attach(packets)
 
     def shared_connections(self) -> list[Awaitable[None]]:
-        """Return the tasks that keep connections open on which neighbours ask this site."""
-        neighbours = self.credentials.bundle.me.neighbours
-        routes = [self.route(j) for j in neighbours]
+        """Return new tasks that keep connections open on which neighbours ask this site."""
+        routes = [self.route(j) for j in self.credentials.bundle.me.neighbours]
         shared = [route.member.number for route in routes if route.dials and route.is_shared]
+        shared = [j for j in shared if j not in self._kept_connected]
+        self._kept_connected |= {*shared}
         return [self._connections[j].keep_connected() for j in shared]
 
     def open_connections(self) -> list[int]:

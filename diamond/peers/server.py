@@ -34,7 +34,7 @@ from .rpc import OnRequest, RpcClient
 from .session import ERROR_CODES, GRACE_SECONDS, Session
 from .subscription import Publisher
 from .tls import peer_identity
-from .wire_format import Frame, FrameError
+from .wire_format import EpochPending, Frame, FrameError
 
 RequestHandler = Callable[[int, Frame], Awaitable[Frame | Publisher]]  # of (sender, request)
 MAX_CONNECTIONS = 8  # per neighbour
@@ -66,6 +66,7 @@ class Server:
         self.port = self._sockets[0].getsockname()[1] if listen else 0
         self.sessions: list[Session] = []  # authenticated, in order of arrival
         self._dialing_machines: set[str] = set()  # of neighbours without addresses
+        self._awaited: set[int] = set()  # neighbours that a relay leads to this site
         self._tasks: set[asyncio.Task[Any]] = set()
         self._accepting: list[asyncio.Task[None]] = []
         self._relay_hub = (
@@ -88,15 +89,24 @@ class Server:
         self.start_task(self._reserve_neighbours())
         if self._client is not None:
             self._client.answering_end = self
-            for work in self._client.shared_connections():
-                self.start_task(work)
-            for member in self._bundle.neighbours:
-                if find_route(self._bundle, member).kind == "await relay":
-                    for relay in self._bundle.roster.all_relays:
-                        on_connection = partial(self._start_relayed_admission, member.number)
-                        route = self._credentials, relay, member.number
-                        self.start_task(accept_through_relay(*route, self.audit, on_connection))
+        self._open_routes()
+        self._credentials.listeners.append(self._open_routes)
         return self
+
+    def _open_routes(self) -> None:
+        """Open the ways of neighbours that cannot dial this site; new ones join with a roster."""
+        if self._client is None:
+            return
+        for work in self._client.shared_connections():
+            self.start_task(work)
+        for member in self._bundle.neighbours:
+            is_new = member.number not in self._awaited
+            if is_new and find_route(self._bundle, member).kind == "await relay":
+                self._awaited.add(member.number)
+                for relay in self._bundle.roster.all_relays:
+                    on_connection = partial(self._start_relayed_admission, member.number)
+                    route = self._credentials, relay, member.number
+                    self.start_task(accept_through_relay(*route, self.audit, on_connection))
 
     async def _reserve_neighbours(self) -> None:
         """Reserve admission for the hosts that the roster lists as neighbours."""
@@ -113,6 +123,7 @@ class Server:
 
     async def __aexit__(self, *error: object) -> None:
         self._credentials.listeners.remove(self._close_revoked)
+        self._credentials.listeners.remove(self._open_routes)
         if self._client is not None:
             self._client.answering_end = None
         for task in self._accepting:
@@ -275,7 +286,8 @@ class Server:
             self.audit.record_event(session.source, f"refused: {reason}")
             code, body = ERROR_CODES[type(reason)], str(reason).encode()[:MAX_REFUSAL_BYTES]
         except FrameError as reason:
-            self.audit.record_event(session.source, f"sent what cannot be read: {reason}")
+            if not isinstance(reason, EpochPending):
+                self.audit.record_event(session.source, f"sent what cannot be read: {reason}")
             code, body = UNREADABLE, str(reason).encode()[:MAX_REFUSAL_BYTES]
         try:
             await session.send(number, code, body)

@@ -58,6 +58,7 @@ class Service:
         self.open_connections: Callable[[], list[int]] = list  # neighbours that can be asked
         self.answer_overview: OverviewAnswer | None = None  # signed statuses of many sites
         self.masks: MessageMasks | None = None  # if messages are masked
+        self.receive_roster: Callable[[int, Mapping[str, Any]], Frame] | None = None
         self._finish_lock = asyncio.Lock()
         self._change = asyncio.Event()
         self._failure = ""
@@ -82,6 +83,8 @@ class Service:
         if header.get("kind") == "status":
             connected = {"connected": self.open_connections()}
             return wire_format.pack({"kind": "status", **self.status(), **connected})
+        if header.get("kind") == "roster" and self.receive_roster is not None:
+            return self.receive_roster(sender, header)
         if header.get("kind") == "overview" and self.answer_overview is not None:
             return await self.answer_overview(sender, header)
         if sender == self.agent:

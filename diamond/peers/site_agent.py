@@ -13,6 +13,7 @@ from ..core import cost_counter, pytrees
 from ..core.sampling import ExchangeId, Sampling
 from ..interface.round_interface import Algorithm, Message
 from ..network import Network
+from ..network.membership_epochs import Epoch
 from ..network.mixing.masked_mixer import FixedPointMessage
 from ..problem import Problem
 from ..schedules.deferred import (
@@ -37,7 +38,8 @@ class Agent(AgentSetup):
     in the order of the agents, so its trajectory equals the simulated one. A round is a sequence of
     exchanges. Numbers that the algorithm leaves open are estimated from this agent's measurements
     and the maximum over the network. With `clip`, the difference to a neighbour is bounded by
-    `clip` times the median (`agent_programs.mix_clipped`).
+    `clip` times the median (`agent_programs.mix_clipped`). With `epoch`, the agents of the network
+    are its members, and the first round is that of the epoch.
     """
 
     def __init__(
@@ -49,8 +51,9 @@ class Agent(AgentSetup):
         seed: int = 0,
         sampling: Sampling = "blocks",
         clip: float | None = None,
+        epoch: Epoch | None = None,
     ):
-        super().__init__(problem, network, algorithm, number, seed, sampling, clip)
+        super().__init__(problem, network, algorithm, number, seed, sampling, clip, epoch)
         self.measure: LocalMeasure = "exact" if problem.has_lower_solution else "cheap"
         self.distances: tuple[np.ndarray, np.ndarray] | None = None  # see `split_observations`
         self._flat_algorithm: tuple[Any, Any, Any] = None, None, None  # with leaves, structure
@@ -61,7 +64,7 @@ class Agent(AgentSetup):
     def resolve_deferred(self, progress: AgentProgress, consensus: Consensus) -> AgentProgress:
         """Estimate the numbers that the algorithm leaves open, at the agent's current point."""
         context = self._resolution_context(progress, consensus)
-        if progress.clock or progress.start:
+        if progress.clock > self.first_round or progress.start:
             state = jax.tree.map(lambda a: a[None], progress.state)
             context = context.after_rounds(state.x, state.y, progress.discard_estimates, progress.t)
         resolved = resolve(self.algorithm, context)

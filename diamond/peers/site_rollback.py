@@ -51,6 +51,12 @@ class RunClock:
         last_round = (MAX_ROLLBACKS + 1) * attempt if self.can_roll_back else rounds
         self.last_tick = last_round * agent.exchange_count  # of the final report of an agent
 
+    def shorten(self, rounds: int) -> None:
+        """End the run after `rounds` rounds; not for runs that may roll back."""
+        assert not self.can_roll_back
+        self.rounds, self.span = rounds, rounds + 1
+        self.last_tick = rounds * self.exchange_count
+
     def round_of(self, tick: int) -> int:
         """Return the round of an exchange."""
         round, every = tick // self.exchange_count % self.span, self.agent.exchange_every

@@ -95,14 +95,15 @@ class SiteRunFolder:
 
     def _open_folder(self, progress: AgentProgress) -> None:
         """Start, or continue after the lines up to the agent's state."""
-        manifest = self._read_manifest(progress.clock)
-        if progress.clock == 0 or not manifest:
-            self.writer.begin(self._manifest_opening(), self.config, clear=progress.clock == 0)
+        begins = progress.clock == self.node.agent.first_round and self.node.begins_run
+        manifest = self._read_manifest(0 if begins else progress.clock)
+        if begins or not manifest:
+            self.writer.begin(self._manifest_opening(), self.config, clear=begins)
         else:
             self.writer.update_manifest(status="running", message="", finished=None)
             self.wall = manifest.get("wall_seconds", 0.0)
         lines, due = self._drop_after(progress.t), progress.t - progress.t % self.node.every
-        if progress.clock and last_round(lines) < due:
+        if not begins and last_round(lines) < due:
             LOG.warning(f"{self.writer.metrics.path} lacks round {due}: {LOST_MEASUREMENTS}")
         if lines:
             self.earlier_seconds = {name: lines[-1][name] for name in TIME_COLUMNS}
@@ -163,12 +164,13 @@ class SiteRunFolder:
 
     def _manifest_opening(self) -> dict[str, Any]:
         agent = self.node.agent
-        fixed = agent.seed, self.node.rounds, self.node.every, agent.template.batch, agent.sampling
+        rounds = self.node.planned_rounds
+        fixed = agent.seed, rounds, self.node.every, agent.template.batch, agent.sampling
         manifest = initial_manifest(self.origin, agent.problem, agent.network, *fixed)
         rows = {part: self._for_this_agent(n) for part, (n,) in manifest["problem"]["rows"].items()}
-        problem = {"agents": agent.network.agents, "rows": rows, "labels": None}
+        problem = {"agents": agent.agent_count, "rows": rows, "labels": None}
         site = {"name": self.origin.name, "agent": agent.number}
-        names = [site_name(self.node.names, i) for i in range(agent.network.agents)]
+        names = [site_name(self.node.names, i) for i in range(agent.agent_count)]
         network = manifest["network"] | ({"sites": names} if self.node.names else {})
         problem = manifest["problem"] | problem
         ledger = self.node.ledger
@@ -196,6 +198,6 @@ class SiteRunFolder:
 
     def _for_this_agent(self, value: Any) -> list[Any]:
         """Return the value in a list over all agents; the others are unknown here."""
-        values: list[Any] = [None] * self.node.agent.network.agents
+        values: list[Any] = [None] * self.node.agent.agent_count
         values[self.node.agent.number] = value
         return values

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..core import pytrees
 from ..core.pytrees import Tree
+from ..interface.member_changes import mean_point
 from ..privacy.ledger import carry_over
 from ..records import checkpoint
 from ..records.checkpoint import DamagedCheckpoint
@@ -90,8 +91,4 @@ def outgoing_arrays(point: RestartPoint | None, like: Tree) -> list[np.ndarray]:
 
 def mean_of_neighbours(messages: list[list[np.ndarray]], like: Tree) -> Tree:
     """Return the mean x of the neighbours that have one; `like`, the usual start, if none has."""
-    points = [leaves for (has, *leaves) in messages if has[0] == 1]
-    if not points:
-        return like
-    means = [np.mean(leaf, axis=0, dtype=leaf[0].dtype) for leaf in zip(*points)]
-    return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(leaf) for leaf in means])
+    return mean_point([leaves for (has, *leaves) in messages if has[0] == 1], like)

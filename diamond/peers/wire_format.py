@@ -42,6 +42,10 @@ class FrameError(ValueError):
     """Error: bytes are not the expected frame; the message says why."""
 
 
+class EpochPending(FrameError):
+    """Error: a request about an epoch that the site has not entered yet; to be repeated."""
+
+
 class NotFinite(FrameError):
     """Error: a valid message has numbers that are not finite; a retry returns the same."""
 

@@ -97,6 +97,14 @@ class AgentRows(Sequence[Tree]):
         }
         return restricted
 
+    def select(self, agents: Sequence[int]) -> "AgentRows":
+        """Return the rows of these agents only, numbered from 0."""
+        selected = AgentRows(self.name, [], self.arrange)
+        selected._agents = len(agents)
+        selected._rows = {place: self[agent] for place, agent in enumerate(agents)}
+        selected.facts = [self.facts[agent] for agent in agents]
+        return selected
+
     def label_counts(self) -> list[LabelCounts]:
         """Return how often each agent has each label."""
         counts_of = lambda agent: (

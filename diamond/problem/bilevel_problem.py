@@ -194,6 +194,17 @@ class Problem:
         restricted.load(agents)
         return restricted
 
+    def select_agents(self, agents: Sequence[int]) -> "Problem":
+        """Return the problem of some of the agents, numbered from 0 in this order."""
+        selected = copy(self)
+        parts = {id(part): part.select(agents) for part in self.rows.values()}
+        selected.rows = {name: parts[id(part)] for name, part in self.rows.items()}
+        selected.agents, selected._stacked = len(agents), {}
+        selected.loaded_agents = [*range(len(agents))]
+        if self.agent_names is not None:
+            selected.agent_names = tuple(self.agent_names[agent] for agent in agents)
+        return selected
+
     def annotate(
         self, agent_names: Sequence[str] | None = None, notes: Sequence[str] = ()
     ) -> "Problem":

@@ -57,6 +57,9 @@ def describe_network(network: Network) -> Description:
             hashed.update((np.round(entries.data, DIGITS) + 0.0).tobytes())
         if phase.skipping:
             hashed.update(f"skipped by {sorted(phase.skipping)}".encode())
+    for epoch in network.epochs:
+        weights = describe_network(epoch.network)["weights"]
+        hashed.update(f"from {epoch.from_round}: {epoch.members} {weights}".encode())
     description = {"name": network.title, "weights": hashed.hexdigest()[:16]}
     description |= flatten(network.channels, "channels") | flatten(network.damping, "gamma")
     if network.defense is not None:

@@ -94,6 +94,7 @@ class ResolutionContext:
     groups: Sequence[np.ndarray] | None = None  # groups of agents to measure here, in turn
     consensus: Consensus = field(default_factory=SingleProcess)
     round: int = 0  # rounds completed
+    members: Sequence[int] | None = None  # numbers of the agents; None: 0, 1, ...
 
     @property
     def agents(self) -> int:
@@ -103,8 +104,8 @@ class ResolutionContext:
     @property
     def agent_indices(self) -> jax.Array:
         """Indices of the agents whose rows the problem has."""
-        agents = np.arange(self.problem.agents) if self.agent is None else [self.agent]
-        return host_transfer.to_device(agents)
+        everyone = np.arange(self.problem.agents) if self.members is None else self.members
+        return host_transfer.to_device(everyone if self.agent is None else [self.agent])
 
     @property
     def point(self) -> tuple[Tree, Tree]:

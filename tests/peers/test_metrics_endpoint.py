@@ -34,7 +34,7 @@ def test_metrics_are_served_during_the_run(tmp_path):
             place = tmp_path / str(agent.number)
             fixed = agent, ROUNDS, wire.transport(agent.number), place, EVERY, LIMITS
             wire.nodes[agent.number] = Node(*fixed, names=names)
-        async with serve_metrics(wire.nodes[0], 0) as port:
+        async with serve_metrics(lambda: wire.nodes[0], 0) as port:
             before = await fetched(port)
             await asyncio.gather(*(node.run() for node in wire.nodes.values()))
             heard.extend([before, await fetched(port)])

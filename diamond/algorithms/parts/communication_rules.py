@@ -95,6 +95,10 @@ class CommunicationRule:
         """Return the state of the rule before round 0."""
         return None
 
+    def restart(self, memory: Any, previous_d: Tree) -> Any:
+        """Return the state of the rule after a change of members; see `member_changes`."""
+        return memory
+
     def tracker(self, memory: Any) -> Tree | None:
         """Return the network's mean direction of the previous round, if the rule tracks it."""
         return None
@@ -180,6 +184,9 @@ class Tracking(CommunicationRule):
     def init(self, s: Tree) -> Any:
         return pytrees.zeros(s)
 
+    def restart(self, memory: Any, previous_d: Tree) -> Any:
+        return previous_d
+
     def tracker(self, memory: Any) -> Tree | None:
         return memory
 
@@ -219,6 +226,9 @@ class Diffusion(CommunicationRule):
     def init(self, s: Tree) -> Any:
         return pytrees.zeros(s)
 
+    def restart(self, memory: Any, previous_d: Tree) -> Any:
+        return pytrees.zeros(memory)
+
     def outgoing(self, inputs: CommunicationInputs) -> Message:
         return Message(pytrees.sub(inputs.descend(inputs.d, inputs.s), inputs.memory))
 
@@ -247,6 +257,9 @@ class Extra(CommunicationRule):
     def init(self, s: Tree) -> Any:
         return pytrees.zeros(s)
 
+    def restart(self, memory: Any, previous_d: Tree) -> Any:
+        return pytrees.zeros(memory)
+
     def outgoing(self, inputs: CommunicationInputs) -> Message:
         return Message(inputs.s)
 
@@ -269,6 +282,13 @@ def _unpushed(state: PushSumState) -> Tree:
     return jax.tree.map(lambda a: a / state.w.astype(a.dtype), state.q)
 
 
+def _refuse_restart(memory: Any, previous_d: Tree) -> Any:
+    raise ValueError(
+        "push-sum weights have no meaning after members change: take a method of gossip or "
+        "gradient tracking, such as diamond.dsgd() or diamond.gt_sgd()"
+    )
+
+
 def _unit_weight(s: Tree) -> jax.Array:
     return jnp.ones((), jnp.result_type(*jax.tree.leaves(s)))
 
@@ -277,6 +297,8 @@ def _unit_weight(s: Tree) -> jax.Array:
 @dataclass(frozen=True)
 class Push(CommunicationRule):
     """Push-sum, as in SGP (Assran et al., 2019; Nedic and Olshevsky, 2016)."""
+
+    restart = staticmethod(_refuse_restart)
 
     def init(self, s: Tree) -> Any:
         return PushSumState(s, _unit_weight(s))
@@ -300,6 +322,7 @@ class PushTracking(CommunicationRule):
     vectors = 2
     share_of_step = 0.5
     needs_previous_direction = True
+    restart = staticmethod(_refuse_restart)
 
     def init(self, s: Tree) -> Any:
         return PushSumState(s, _unit_weight(s)), pytrees.zeros(s)

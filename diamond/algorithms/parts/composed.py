@@ -184,6 +184,21 @@ class ComposedAlgorithm:
         steps = {STEPS[n]: v.step(t) for n, v in self.variables.items() if v.optimizer is None}
         return steps | self.estimator.schedule_values(t)
 
+    def restart_trackers(self, state: ComposedState) -> ComposedState:
+        """Return the state after a change of members; see `interface.member_changes`."""
+        if isinstance(self.estimator, estimators.Saga):
+            raise ValueError(
+                "the table of this method is as long as the rows of the largest member, which "
+                "changes with the members: take another method, such as diamond.gt_sgd()"
+            )
+        restarted = {}
+        for name, v in self.variables.items():
+            memory, previous = getattr(state.memory, name), getattr(state.old, name)
+            rule_state = v.communication.restart(rule_memory(memory), previous)
+            has_optimizer = isinstance(memory, OptimizedMemory)
+            restarted[name] = memory._replace(rule=rule_state) if has_optimizer else rule_state
+        return state._replace(memory=state.memory.with_values(**restarted))
+
     def auxiliary(self, state: ComposedState) -> Tree | None:
         """Return z if z solves g_yy z = f_y."""
         return state.z if isinstance(self.directions, Carried) else None

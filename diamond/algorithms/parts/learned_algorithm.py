@@ -143,6 +143,11 @@ class LearnedStepsAlgorithm:
             "z": curvature.z,
         }
 
+    def restart_trackers(self, state: LearnedStepsState) -> LearnedStepsState:
+        """Return the state after a change of members; each agent keeps its own curvature."""
+        method = self.method.restart_trackers(state.method)
+        return make_state(method, state.curvature, state.step)
+
     def init(self, x: Tree, y: Tree) -> LearnedStepsState:
         method = self.method.init(x, y)
         step = initial_memory(x) if "alpha" in self.learned_names else None

@@ -74,7 +74,7 @@ class CurvatureRule(NamedTuple):
         t: Number,
         sample: Sample,
     ) -> tuple[Curvature, Cost]:
-        """Make a step of power iteration and a product along z; more of both in round 0."""
+        """Make a step of power iteration and a product along z; more of both at the start."""
         x, y = point
         carries_z = self.carries_z
         z = previous.z if carries_z else z
@@ -82,7 +82,7 @@ class CurvatureRule(NamedTuple):
             z = pytrees.zeros(y)
         gradient = lambda y: jax.grad(problem.g, 1)(x, y, sample.lower)
         product = lambda q: jax.jvp(gradient, (y,), (q,))[1]
-        first = jnp.asarray(t == 0)
+        first = jnp.asarray(t == 0) | (previous.largest == 0)  # an agent may join later
         rows, upper = problem.train.size(sample.lower), problem.valid.size(sample.upper)
         along, size = unit_vector(z), pytrees.norm(z)
         steps = jnp.where(first, POWER_STEPS_AT_START, 1 if self.moves_x else 0)

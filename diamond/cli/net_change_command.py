@@ -1,0 +1,74 @@
+"""The `net change` command: sites join and leave a running federation."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .app import Json, print_json, print_message
+from .net_commands import net
+from .net_site_setup import report_site_errors
+
+
+@net.command()
+def change(
+    folder: Annotated[Path, typer.Argument(help="Folder that `diamond net init` created.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="TOML file of the federation, with its new [sites] and network."),
+    ],
+    from_round: Annotated[int, typer.Option(min=1, help="First round with the new members.")],
+    rewind: Annotated[
+        bool,
+        typer.Option(
+            "--rewind",
+            help="Return to the checkpoints of that round, to remove a site that has gone.",
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Sign a roster with other members from a round on; a running site passes it on to all."""
+    with report_site_errors():
+        from ..config.federation_file import load
+        from ..config.validation_errors import BadExperiment, Mistake
+        from ..peers.roster import load_roster
+        from ..peers.roster_signing import change_members
+
+        federation, old = load(file), load_roster(folder)
+        terms = federation.terms()
+        changed = [
+            name
+            for name in sorted({*terms, *old.terms})
+            if name != "network" and terms.get(name) != old.terms.get(name)
+        ]
+        if changed:
+            message = "cannot change while the run goes on; only sites, relays and network can"
+            raise BadExperiment(str(file), [Mistake(name, message) for name in changed])
+        if federation.signed:
+            message = "signed messages are compared among constant members; leave it out"
+            raise BadExperiment(str(file), [Mistake("signed", message)])
+        network = federation.build_network(), terms["network"]
+        change_inputs = federation.sites, *network, from_round, federation.relays
+        try:
+            bundles = change_members(folder, *change_inputs, rewind)
+        except ValueError as cause:
+            raise BadExperiment(str(file), [Mistake("", str(cause))]) from None
+        roster = load_roster(folder)
+        before, after = (
+            {roster.members[i].name for i in epoch.members} for epoch in roster.epochs[-2:]
+        )
+        leaving = sorted(before - after)
+        if json:
+            places = {name: str(path) for name, path in bundles.items()}
+            print_json({"version": roster.version, "bundles": places, "leaving": leaving})
+            return
+        for name, path in bundles.items():
+            typer.echo(f"{name}: {path}")
+        print_message(
+            f"roster version {roster.version} holds from round {from_round}; copy roster.json and "
+            f"roster.sig of {folder} into the bundle of one running site, which passes them on"
+        )
+        for name in bundles:
+            print_message(f"{name} joins: copy its folder there, then  diamond net start BUNDLE")
+        if leaving:
+            print_message(f"after that round, {', '.join(leaving)} will have left")

@@ -1,0 +1,230 @@
+"""Simulation of a run whose members change: one driver per epoch, one history.
+
+Every epoch of `network.changing({0: ..., 100: ...}, members=...)` has its own members, network and
+compiled program. `interface.member_changes` says how an epoch begins. An agent draws by its number
+among all agents, so the sites of such a run, each alone, draw the same.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core import cost_counter, host_transfer
+from ..core.sampling import Sampling
+from ..interface.member_changes import check_member_changes, mean_point, restart_trackers
+from ..interface.round_interface import Algorithm
+from ..metrics import stopping
+from ..metrics.evaluations import Every
+from ..metrics.measures import Measures
+from ..metrics.stopping import Stop
+from ..network import Network
+from ..network.membership_epochs import Epoch, epoch_ends
+from ..problem import Problem
+from ..records.run import Run
+from ..records.run_inputs import describe
+from .recorder import OnEvaluation
+from .round_program import Progress
+from .single_device import SingleDevice
+from .single_driver import SingleDriver
+
+
+class SimulationSettings(NamedTuple):
+    """Arguments of `simulate` that every epoch uses."""
+
+    seed: int
+    every: Every
+    sampling: Sampling
+    measures: Measures
+    stop: Stop
+    on_evaluation: OnEvaluation | None
+    precision: Any
+    memory: Any
+
+
+class Everyone(NamedTuple):
+    """State and counters of all agents, members or not: those that left keep their last ones."""
+
+    state: Any
+    spent: np.ndarray
+    messages: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+
+
+def check_epochs(problem: Problem, network: Network, algorithm: Algorithm, shrinks: bool) -> None:
+    """Refuse runs that cannot go on with other members."""
+    check_member_changes(problem, algorithm)
+    if shrinks:
+        raise ValueError("a run whose members change cannot roll back: give on_divergence='stop'")
+    absent = {*range(problem.agents)} - {*network.epochs[0].members}
+    if any(problem.rows[part]._sources.keys() & absent for part in problem.rows):
+        raise ValueError("rows of all agents must be loaded in this process, as members change")
+
+
+def simulate_epochs(
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    rounds: int,
+    settings: SimulationSettings,
+    on_entries: Callable[[list[dict[str, float]]], None] = lambda entries: None,
+) -> Run:
+    """Run all epochs one after another; see `simulate` for the arguments.
+
+    The run has x, y, costs and traffic of all agents; those of agents that left are their last.
+    """
+    entries: list[dict[str, float]] = []
+    per_agent: list[dict[str, np.ndarray]] = []
+    everyone: Everyone | None = None
+    before: Epoch | None = None
+    for epoch, end in epoch_ends(network, rounds):
+        members, seed = list(epoch.members), settings.seed
+        part = problem.select_agents(members)
+        backend = SingleDevice(
+            part,
+            epoch.network,
+            algorithm.batch,
+            settings.sampling,
+            settings.precision,
+            settings.memory,
+            members,
+        )
+        fixed = part, epoch.network, algorithm, seed, settings.sampling, backend
+        driver = SingleDriver(*fixed, settings.measures)
+        if everyone is None:
+            everyone = _all_agents(problem, driver, seed)
+        else:
+            assert before is not None
+            _begin_epoch(driver, backend, epoch, before, everyone)
+            driver.recorder.entries = entries
+        recorder = driver.recorder
+
+        def evaluate(driver: SingleDriver = driver) -> None:
+            driver.evaluate(settings.on_evaluation, rounds)
+            on_entries(driver.recorder.entries)
+
+        if not entries:
+            evaluate()
+            driver.check_measures(last=end == 0)
+        is_reached = lambda entry: stopping.stop_reason(settings.stop, entry)
+        driver.drive(end, settings.every, is_reached, evaluate)
+        entries = recorder.entries
+        per_agent += [_spread(values, members, problem.agents) for values in recorder.per_agent]
+        run = recorder.run(driver.progress)
+        everyone = _after_epoch(everyone, driver, run, members, epoch.from_round)
+        before = epoch
+        if is_reached(entries[-1]):
+            break
+    assert everyone is not None
+    return _whole_run(run, problem, network, algorithm, everyone, per_agent, members)
+
+
+def _all_agents(problem: Problem, driver: SingleDriver, seed: int) -> Everyone:
+    """Return all agents before round 0."""
+    start = host_transfer.broadcast_to_agents(problem.start(seed), problem.agents)
+    state = jax.vmap(driver.policy.algorithm.init)(*start)
+    counters = cost_counter.agent_counters(cost_counter.Cost(), problem.agents)
+    return Everyone(state, counters)
+
+
+def _begin_epoch(
+    driver: SingleDriver, backend: SingleDevice, epoch: Epoch, before: Epoch, everyone: Everyone
+) -> None:
+    """Set the driver of an epoch to its first round; see `interface.member_changes`."""
+    algorithm, members = driver.policy.algorithm, np.asarray(epoch.members)
+    fresh = driver.progress
+    state = restart_trackers(algorithm, jax.tree.map(lambda a: a[members], everyone.state))
+    stays = [agent in before.members for agent in epoch.members]
+    join_bytes = 0
+    for place, agent in enumerate(epoch.members):
+        if stays[place]:
+            continue
+        sources = [j for j in epoch.neighbours(agent) if j in before.members]
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(everyone.state.x)]
+        x, y = jax.tree.map(lambda a: a[place], (fresh.state.x, fresh.state.y))
+        begun = algorithm.init(mean_point([[leaf[j] for leaf in leaves] for j in sources], x), y)
+        state = jax.tree.map(lambda a, own: a.at[place].set(own), state, begun)
+        join_bytes += len(sources) * sum(leaf[0].nbytes for leaf in leaves)
+    shapes = [jax.tree.map(jnp.shape, tree) for tree in (state, fresh.state)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"round {epoch.from_round}: the state of this method depends on members")
+    earlier = np.where(np.reshape(stays, (-1, 1, 1)), everyone.spent[members], 0)
+    spent = cost_counter.add(fresh.spent, jnp.asarray(earlier, jnp.uint32))
+    t = host_transfer.to_device(epoch.from_round, np.int32)
+    driver.progress = backend.scatter_progress(Progress(t, state, spent, fresh.link_states))
+    driver.seconds, driver.compile_seconds = everyone.seconds, everyone.compile_seconds
+    recorder = driver.recorder
+    counted = epoch.network.count_messages(epoch.from_round) * recorder.inputs.traffic.bytes
+    recorder.earlier_bytes = everyone.bytes + join_bytes - counted
+
+
+def _after_epoch(
+    everyone: Everyone, driver: SingleDriver, run: Run, members: Sequence[int], first: int
+) -> Everyone:
+    """Return all agents after an epoch that began in round `first`."""
+    places, progress, recorder = np.asarray(members), driver.progress, driver.recorder
+    state = jax.tree.map(lambda a, own: a.at[places].set(own), everyone.state, progress.state)
+    spent = everyone.spent.copy()
+    spent[places] = np.asarray(progress.spent)
+    exchanges = recorder.inputs.traffic.exchanges
+    counted = recorder.inputs.network.count_messages(first) * exchanges
+    return Everyone(
+        state,
+        spent,
+        everyone.messages + run.messages - counted,
+        int(recorder.entries[-1]["bytes"]),
+        driver.seconds,
+        driver.compile_seconds,
+    )
+
+
+def _whole_run(
+    run: Run,
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    everyone: Everyone,
+    per_agent: list[dict[str, np.ndarray]],
+    members: list[int],
+) -> Run:
+    """Return the run of all agents, given that of the last epoch."""
+    spent = cost_counter.total(jnp.asarray(everyone.spent))
+    uses, total = network.count_messages_by_edge(run.rounds), everyone.bytes
+    share = total / max(sum(uses.values()), 1)
+    best = run.best
+    if best is not None:
+        start = everyone.state.x, everyone.state.y
+        x, y = jax.tree.map(lambda a, own: a.at[np.asarray(members)].set(own), start, best[2:])
+        best = best._replace(x=x, y=y)
+    return replace(
+        run,
+        x=everyone.state.x,
+        y=everyone.state.y,
+        state=everyone.state,
+        per_agent={n: np.array([values[n] for values in per_agent]) for n in per_agent[0]},
+        network=network,
+        problem=problem,
+        costs={name: spent[:, i] for i, name in enumerate(cost_counter.Cost._fields)},
+        traffic={edge: round(n * share) for edge, n in uses.items()},
+        messages=everyone.messages,
+        best=best,
+        snapshot=None,
+        inputs=describe(network, algorithm),
+        compile_seconds=everyone.compile_seconds,
+    )
+
+
+def _spread(
+    values: dict[str, np.ndarray], members: Sequence[int], agents: int
+) -> dict[str, np.ndarray]:
+    """Return measures of the members as measures of all agents, nan for those that are absent."""
+    spread = {}
+    for name, value in values.items():
+        spread[name] = np.full((agents, *np.shape(value)[1:]), np.nan)
+        spread[name][np.asarray(members)] = value
+    return spread

@@ -1,0 +1,59 @@
+"""A change of members: what agents that stay keep, and where agents that join begin.
+
+An agent that stays keeps its state, but its trackers restart at its last directions, u_i = p_i. An
+agent that joins begins at the mean x of those of its neighbours that stay, with its own initial y
+and everything else as before round 0: u_i = p_i = 0. So the trackers of the new members satisfy
+
+    sum_i u_i = sum_i p_i
+
+at the change, whoever left with whatever share of the old sum, and in every round after it, because
+the new M is doubly stochastic and each round adds p_t - p_{t-1} at every agent. Corrections that
+sum to 0 over the agents (EXTRA, exact diffusion) restart at 0. Numbers left to the run are
+estimated again at the change, by the new members.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..core.pytrees import Tree
+from ..problem import Problem
+from ..schedules.deferred import Deferred, replace_deferred, specialize
+from ..schedules.learned import learned_names
+from .round_interface import State
+
+
+def restart_trackers(algorithm: Any, state: State) -> State:
+    """Return the state of an agent that stays, or of all of them with an axis of agents."""
+    return algorithm.restart_trackers(state)
+
+
+def mean_point(points: Sequence[Sequence[np.ndarray]], like: Tree) -> Tree:
+    """Return the mean of points, given by the arrays of x; `like`, the usual start, if none."""
+    if not points:
+        return like
+    means = [np.mean(leaf, axis=0, dtype=leaf[0].dtype) for leaf in zip(*points)]
+    return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(leaf) for leaf in means])
+
+
+def check_member_changes(problem: Problem, algorithm: Any) -> None:
+    """Refuse problems and methods that cannot go on with other members."""
+    if problem.streams:
+        raise ValueError(
+            "rows of a stream are drawn for fixed members: take stored rows, or constant members"
+        )
+    method = specialize(algorithm, problem)
+    if "alpha" in learned_names(method) or isinstance(getattr(method, "monitor", None), Deferred):
+        raise ValueError(
+            "this method learns alpha from all agents, which has no meaning after members change: "
+            "give alpha"
+        )
+    if not hasattr(method, "restart_trackers"):
+        raise ValueError(
+            f"{type(algorithm).__name__} keeps a state that has no meaning after members change: "
+            f"take a method of gossip or gradient tracking, such as diamond.diamond(alpha=...)"
+        )
+    outline = replace_deferred(method, lambda open: 1)
+    jax.eval_shape(lambda x, y: outline.restart_trackers(outline.init(x, y)), *problem.start(0))

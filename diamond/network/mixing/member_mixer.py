@@ -1,0 +1,27 @@
+"""Mixing among some of the agents of a run, whose members change."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from diamond.core import pytrees
+from diamond.core.sampling import ExchangeId
+
+
+@pytrees.pytree
+@dataclass(frozen=True)
+class MemberMixer:
+    """Mixer of the members; `identities` are their numbers among all agents, which draws use."""
+
+    mixing: Any
+    identities: jax.Array
+
+    def exchange(self, message: Any, exchange_id: ExchangeId, state: Any) -> tuple[Any, Any]:
+        """Return the change of every member's message."""
+        return self.mixing.exchange(message, exchange_id, state)
+
+    @property
+    def skips(self) -> jax.Array | None:
+        """Return which members skip which rounds, if any does."""
+        return getattr(self.mixing, "skips", None)

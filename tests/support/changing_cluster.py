@@ -1,0 +1,97 @@
+"""Sites in one process whose members change, each started again some time after its death."""
+
+import asyncio
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from crash_cluster import LIMITS
+from lockstep_agents import with_own_rows
+
+import diamond
+from diamond.network import changing, path, ring
+from diamond.peers.epoch_run import EpochRun, make_epoch_node
+from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
+from diamond.peers.site_agent import Agent
+
+# Agent 4 joins in round 4, agent 1 leaves in round 9, agent 5 joins and 0 leaves in round 13.
+MEMBERS = {0: [0, 1, 2, 3], 4: [0, 1, 2, 3, 4], 9: [0, 2, 3, 4], 13: [2, 3, 4, 5]}
+NETWORKS = {0: ring(4), 4: ring(5), 9: path(4), 13: ring(4)}
+CHANGES = changing(NETWORKS, members=MEMBERS)
+ROUNDS, EVERY = 18, 3
+
+
+def upper(x, y, rows):
+    return jnp.mean((y - rows) ** 2) + 0.1 * x @ x
+
+
+def lower(x, y, rows):
+    return jnp.mean(0.5 * (y - rows) ** 2 * (1 + 0.1 * jnp.tanh(x))) + 0.1 * y @ x
+
+
+@cache
+def problem_of(agents):
+    """A problem without products of matrices, whose sums have one order everywhere."""
+    rows = [np.random.default_rng(i).normal(i, 1, (20, 3)) for i in range(agents)]
+    start = lambda key: (jnp.zeros(3), jnp.zeros(3))
+    return diamond.Problem(upper, lower, start, rows, [2 * part[::-1] for part in rows])
+
+
+class ChangingCluster:
+    """All sites of a run with changes, each started again some seconds after its death."""
+
+    def __init__(self, folder, algorithm, network=CHANGES, problem=None, kills=(), down=3.0):
+        self.folder, self.algorithm, self.network = folder, algorithm, network
+        self.problem = problem or problem_of(network.agents)
+        self.wire, self.tasks, self.deaths = InProcessNetwork(), {}, 0
+        self.kills, self.down = list(kills), down  # (agent, round) at which the agent dies
+        self.sums = {}  # of trackers and of directions by round
+
+    def make(self, number):
+        def make_agent(epoch):
+            fixed = with_own_rows(self.problem, number), (epoch or self.network.epochs[0]).network
+            return Agent(*fixed, self.algorithm, number, epoch=epoch)
+
+        options = {"every": EVERY, "timeouts": LIMITS, "run_blocking": run_inline}
+        make_node = make_epoch_node(make_agent, ROUNDS, self.wire.transport(number), **options)
+        place = self.folder and self.folder / str(number)
+        site = EpochRun(number, self.network.epochs, ROUNDS, make_node, place)
+        site.node.on_round = lambda progress: self.on_round(number, progress)
+        return site
+
+    def on_round(self, number, progress):
+        self.sums.setdefault(progress.t, {})[number] = progress.state
+        if (number, progress.t) in self.kills:
+            self.kills.remove((number, progress.t))
+            self.wire.nodes.pop(number)
+            self.tasks[number].cancel()
+
+    async def run_lives(self, number):
+        while True:
+            site = self.wire.nodes[number] = self.make(number)
+            task = self.tasks[number] = asyncio.ensure_future(site.run())
+            await asyncio.wait([task])
+            if not task.cancelled():
+                return task.result()
+            self.deaths += 1
+            await asyncio.sleep(self.down)
+
+    def run(self):
+        async def everyone():
+            return await asyncio.gather(*map(self.run_lives, range(self.network.agents)))
+
+        return run_simulated(everyone())
+
+
+def simulate(cluster):
+    problem = cluster.problem.select_agents(range(cluster.network.agents))
+    return diamond.simulate(problem, cluster.network, cluster.algorithm, ROUNDS, measure="cheap")
+
+
+def check_bits(cluster, found):
+    run = simulate(cluster)
+    for i, progress in enumerate(found):
+        wanted = jax.tree.map(lambda a: np.asarray(a)[i], run.state)
+        for a, b in zip(jax.tree.leaves(wanted), jax.tree.leaves(progress.state), strict=True):
+            np.testing.assert_array_equal(a, np.asarray(b))
