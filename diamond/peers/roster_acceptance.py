@@ -16,6 +16,7 @@ restart, gets the newer one in return.
 import json
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from .credentials import Credentials
 from .epoch_run import EpochRun
 from .roster import ACCEPTED, BadBundle, Bundle, Roster, SignedRoster, load_signed_roster
 from .timeouts import retry_until_answered
-from .wire_format import MAX_REQUEST_BYTES, Frame
+from .wire_format import MAX_REQUEST_BYTES, Frame, FrameError
 
 MAX_ROSTER_BYTES = 2**22
 
@@ -40,7 +41,12 @@ MAX_ROSTER_BYTES = 2**22
 def save_accepted(folder: Path, signed: SignedRoster) -> None:
     """Write a roster as the newest that the site of this bundle has accepted."""
     document = {"content": signed.content.decode(), "sig": signed.signature.hex()}
-    checkpoint.replace_file(folder / ACCEPTED, json.dumps(document).encode())
+    try:
+        checkpoint.replace_file(folder / ACCEPTED, json.dumps(document).encode())
+    except OSError as cause:
+        raise BadBundle(
+            f"{folder} cannot hold the accepted roster ({cause}): make the bundle writable"
+        ) from None
 
 
 def roster_epochs(roster: Roster, build: Callable[[Mapping[str, Any]], Network]) -> list[Epoch]:
@@ -65,7 +71,8 @@ class RosterAcceptance:
         self.build, self.check = build, check  # `check` raises if the run allows no change
         self.signed, _ = load_signed_roster(folder)
         self.confirmed: dict[int, int] = {}  # version that each neighbour has confirmed
-        save_accepted(folder, self.signed)
+        with suppress(BadBundle):  # a bundle that is mounted read-only follows no change of members
+            save_accepted(folder, self.signed)
         credentials.on_change, run.on_rewind = self.accept, self.pass_on_rewind
         credentials.listeners.append(self._record_version)
 
@@ -127,7 +134,8 @@ class RosterAcceptance:
         """Write the roster of renewed keys to the disk too."""
         signed, roster = load_signed_roster(self.folder)
         if roster.version == self.roster.version and signed.content != self.signed.content:
-            save_accepted(self.folder, signed)
+            with suppress(BadBundle):
+                save_accepted(self.folder, signed)
             self.signed = signed
 
     def receive(self, sender: int, header: Mapping[str, Any]) -> Frame:
@@ -182,7 +190,9 @@ class RosterAcceptance:
             fields, _ = wire_format.unpack(response, MAX_REQUEST_BYTES)
             if "refused" in fields:  # it has a newer one, which it sends along
                 self._take(_decode(fields))
-            self.confirmed[j] = int(fields["version"])
+            if not isinstance(confirmed := fields.get("version"), int):
+                raise FrameError("an answer without the version of a roster")
+            self.confirmed[j] = confirmed
             return True
 
         limits = node.timeouts, node.wait_records[j]

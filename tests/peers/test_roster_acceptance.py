@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from diamond import cli
 from diamond.network import changing, ring
+from diamond.peers import roster_acceptance
 from diamond.peers.call_errors import Refused
 from diamond.peers.certificate_authority import create_federation, write_bundles
 from diamond.peers.credentials import Credentials
@@ -172,6 +173,17 @@ def test_the_highest_version_survives_a_restart(cluster):
     assert cluster.acceptances[0].roster.version == 2 and site.end == JOIN
     refused = "roster 1 is older than 2, accepted here"
     assert receive(cluster.acceptances[0], cluster.rosters[0]) == refused
+
+
+def test_a_bundle_that_cannot_be_written_runs_and_follows_no_change(cluster, monkeypatch):
+    def replace_file(path, content):
+        raise OSError("Read-only file system")
+
+    monkeypatch.setattr(roster_acceptance.checkpoint, "replace_file", replace_file)
+    site = cluster.make(0)
+    with pytest.raises(Refused, match=r"Read-only file system.*make the bundle writable"):
+        receive(cluster.acceptances[0], cluster.rosters[1])
+    assert len(site.epochs) == 1 and cluster.acceptances[0].roster.version == 1
 
 
 def test_a_run_that_allows_no_change_refuses_the_roster(cluster):
