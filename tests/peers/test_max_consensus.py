@@ -131,6 +131,7 @@ def ends_well(cluster, calm):
 @pytest.mark.parametrize("apart", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_at_every_instant_of_a_consensus(tmp_path, monkeypatch, soon, apart):
     seen = []
+    ends_well(Cluster(tmp_path / "first", agents=team()), soon)  # the first one also compiles
     with watch_instants(monkeypatch, lambda site_agent, label: seen.append((site_agent, label))):
         ends_well(Cluster(tmp_path / "calm", agents=team()), soon)
     assert (

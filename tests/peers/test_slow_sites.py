@@ -10,6 +10,7 @@ from slow_sites import SLOW, run_sites, simulate
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.filterwarnings("ignore:mini-batch Hessians g_yy have eigenvalues")
 def test_a_slow_site_takes_part_and_delays_nobody(tmp_path):
     sites, fixed, work = 4, (60, 5, "paper"), 0.3
     seconds = [work * (10 if i == SLOW else 1) for i in range(sites)]
