@@ -34,11 +34,7 @@ class Credentials:
     def __init__(self, bundle: Bundle):
         self.listeners: list[Callable[[], None]] = []
         self.on_change: OnChange | None = None  # accepts a change of members, or raises
-        self._use(bundle)
-
-    def _use(self, bundle: Bundle) -> None:
-        contexts = tls_context(bundle, is_server=True), tls_context(bundle, is_server=False)
-        self.server_tls, self.client_tls = contexts
+        self.server_tls, self.client_tls = _tls_contexts(bundle)
         self.bundle = bundle
 
     def renew(
@@ -75,7 +71,7 @@ class Credentials:
                 "addresses change while a site runs"
             )
         try:
-            contexts = tls_context(bundle, is_server=True), tls_context(bundle, is_server=False)
+            contexts = _tls_contexts(bundle)
         except ssl.SSLError:
             raise BadBundle("the key and the certificate do not belong together yet") from None
         if changes_members and self.on_change is not None:
@@ -124,3 +120,8 @@ def file_versions(folder: Path, names: Iterable[str]) -> list[tuple[int, ...]]:
         except OSError:
             versions.append(())
     return versions
+
+
+def _tls_contexts(bundle: Bundle) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return the settings of connections that this site accepts, and of those that it dials."""
+    return tls_context(bundle, is_server=True), tls_context(bundle, is_server=False)

@@ -98,7 +98,10 @@ class ExchangeRunner:
         Each agent sends its neighbours the largest values it knows, as often as the diameter.
         """
         if self.masks is not None:
-            raise ValueError("this number would be sent in the clear, and masked sums hide it")
+            raise ValueError(
+                "a number that is left open is measured and sent in the clear, which masked sums "
+                "exclude: give it a value in the algorithm"
+            )
         if self.ledger is not None:
             raise ValueError(
                 "this number is measured on the rows and sent without noise, which a private run "

@@ -164,13 +164,19 @@ class Service:
             raise Refused(f"{self.site_name(self.agent)} runs without masked sums")
         until = asyncio.get_running_loop().time() + self.timeouts.round / 2
         while (answer := self.masks.keys.answer_request(sender, header)) is None:
-            change = self._change
-            try:
-                async with asyncio.timeout_at(until):
-                    await change.wait()
-            except TimeoutError:
+            if not await self._wait_for_change(until):
                 return b""
         return answer
+
+    async def _wait_for_change(self, until: float) -> bool:
+        """Wait until something new can be answered; return False if the time is over first."""
+        change = self._change
+        try:
+            async with asyncio.timeout_at(until):
+                await change.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _rollback_notice(self, t: int, consensus_step: int = 0) -> Frame | None:
         """Return the rollback notice, if the agent has rolled back."""
@@ -198,11 +204,7 @@ class Service:
                 raise RunFailed(self._failure)
             if (response := await self._available_response(request, kind)) is not None:
                 return response
-            change = self._change
-            try:
-                async with asyncio.timeout_at(until):
-                    await change.wait()
-            except TimeoutError:
+            if not await self._wait_for_change(until):
                 return b""
 
     async def _available_response(self, request: MessageRequest, kind: str) -> Frame | None:

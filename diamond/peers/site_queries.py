@@ -49,7 +49,7 @@ async def query_federation(
     """Return the statuses that the own site collects from its neighbours, theirs, and so on."""
     number, members = site.me.number, site.roster.members
     query, hops = new_query(), len(members) if hops is None else hops
-    statuses, reason = {}, "no answer from there"  # type: Answers, str
+    statuses, reason = {}, "no answer from this site"  # type: Answers, str
     timeouts = Timeouts(seconds, 2 * seconds)
     async with RpcClient(site, MAX_REQUEST_BYTES, timeouts, own_address) as client:
         try:

@@ -69,7 +69,7 @@ def test_a_site_that_is_away_is_named(tmp_path):
 
     seen = asyncio.run(attempt())
     assert seen["site1"]["state"] == "running" and seen["site2"] == {
-        "error": "no answer from there"
+        "error": "no answer from this site"
     }
 
 

@@ -20,7 +20,7 @@ STATUSES = {
         "away": [],
         "loss": 0.125,
     },
-    "west": {"error": "no answer from there"},
+    "west": {"error": "no answer from this site"},
 }
 
 
@@ -49,7 +49,7 @@ def test_a_view_has_every_site_its_round_and_whom_it_waits_for():
     assert rows == [
         ["north", "running", "5 of 20", "west (away)", ""],
         ["south <b>", "finished", "20 of 20", "north (75 s)", "0.125"],
-        ["west", "no answer from there"],
+        ["west", "no answer from this site"],
     ]
     assert [line.get("class") for line in page.findall("svg/line")] == ["waits", "edge"]
     assert [group.get("class") for group in page.findall("svg/g")] == ["site", "site", "bad"]
