@@ -50,15 +50,17 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}", flush=True)
     with tempfile.TemporaryDirectory() as place:
-        calm, calm_seconds = run_churn(Path(place) / "calm", options, None)
-        print(f"without kills: {calm_seconds:.0f} s", flush=True)
+        undisturbed, undisturbed_seconds = run_churn(Path(place) / "undisturbed", options, None)
+        print(f"without kills: {undisturbed_seconds:.0f} s", flush=True)
         sites, seconds = run_churn(Path(place) / "churn", options, options.kill)
         print(f"with {sites.kills} kills: {seconds:.0f} s", flush=True)
         run = sites.simulate()
         gap = max(
             np.abs(sites.x(name) - np.asarray(run.x)[i]).max() for i, name in enumerate(NAMES)
         )
-        same = [name for name in NAMES if sites.results[name]["x"] == calm.results[name]["x"]]
+        same = [
+            name for name in NAMES if sites.results[name]["x"] == undisturbed.results[name]["x"]
+        ]
         print(f"bits of the run without kills: {', '.join(same)}")
         print(f"largest difference of an x to simulate: {gap:.1e}")
         print(f"sum u - sum p at the end of the epochs: {sites.tracker_gaps()}")

@@ -185,7 +185,9 @@ def compare_bytes(root: Path, sites: int, size: int, rounds: int) -> None:
 
 def compare_kills(root: Path, sites: int, size: int) -> None:
     """Digests of x with and without kill -9 of a site, at several rounds."""
-    calm, _ = Federation(root, sites, size, KILL_ROUNDS, WAYS["masked"], counted=False).finish()
+    undisturbed, _ = Federation(
+        root, sites, size, KILL_ROUNDS, WAYS["masked"], counted=False
+    ).finish()
     federation = Federation(root, sites, size, KILL_ROUNDS, WAYS["masked"], counted=False)
     for k in range(1, KILLS + 1):
         victim = k % sites
@@ -194,7 +196,7 @@ def compare_kills(root: Path, sites: int, size: int) -> None:
         federation.processes[victim].wait()
         federation.processes[victim] = federation.start(victim)
     disturbed, _ = federation.finish()
-    verdict = "the same bits" if calm == disturbed else "OTHER BITS"
+    verdict = "the same bits" if undisturbed == disturbed else "OTHER BITS"
     print(f"kill -9 of {KILLS} sites in {KILL_ROUNDS} rounds, each resumed: {verdict}", flush=True)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core import cost_counter, host_transfer
 from ..core.sampling import Sampling
-from ..interface.member_changes import check_member_changes, mean_point, restart_trackers
+from ..interface.member_changes import check_member_changes, mean_point
 from ..interface.round_interface import Algorithm
 from ..metrics import stopping
 from ..metrics.evaluations import Every
@@ -136,9 +136,9 @@ def _begin_epoch(
     driver: SingleDriver, backend: SingleDevice, epoch: Epoch, before: Epoch, everyone: Everyone
 ) -> None:
     """Set the driver of an epoch to its first round; see `interface.member_changes`."""
-    algorithm, members = driver.policy.algorithm, np.asarray(epoch.members)
-    fresh = driver.progress
-    state = restart_trackers(algorithm, jax.tree.map(lambda a: a[members], everyone.state))
+    algorithm: Any = driver.policy.algorithm  # with `restart_trackers`: `check_member_changes`
+    members, fresh = np.asarray(epoch.members), driver.progress
+    state = algorithm.restart_trackers(jax.tree.map(lambda a: a[members], everyone.state))
     stays = [agent in before.members for agent in epoch.members]
     join_bytes = 0
     for place, agent in enumerate(epoch.members):

@@ -22,12 +22,6 @@ from ..core.pytrees import Tree
 from ..problem import Problem
 from ..schedules.deferred import Deferred, replace_deferred, specialize
 from ..schedules.learned import learned_names
-from .round_interface import State
-
-
-def restart_trackers(algorithm: Any, state: State) -> State:
-    """Return the state of an agent that stays, or of all of them with an axis of agents."""
-    return algorithm.restart_trackers(state)
 
 
 def mean_point(points: Sequence[Sequence[np.ndarray]], like: Tree) -> Tree:

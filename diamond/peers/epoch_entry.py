@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from ..core import pytrees
 from ..core.pytrees import Tree
-from ..interface.member_changes import restart_trackers
 from ..records import checkpoint
 from .local_measures import bytes_sent
 from .round_progress import AgentProgress
@@ -46,7 +45,7 @@ def enter_epoch(
     joining: frozenset[int], agent: Agent, last: AgentProgress, past: Mapping[str, int]
 ) -> EpochEntry:
     """Return the entry of an agent that stays, after the last round of the epoch before."""
-    state = restart_trackers(agent.template, last.state)
+    state = agent.template.restart_trackers(last.state)
     return EpochEntry(joining, state, last.spent, past, bytes_sent(agent, last))
 
 
