@@ -13,6 +13,7 @@ from .net_site_setup import (
     build_problem,
     compute_digest,
     load_site,
+    lock_bundle,
     private_files,
     report_site_errors,
     require_net_packages,
@@ -136,14 +137,17 @@ def start(
             "--restart starts from round 0, --onward from the sites' last points; give one of "
             "them, the same at all sites"
         )
-    with report_site_errors(), load_site(bundle) as (site, federation):
+    with (
+        report_site_errors(),
+        load_site(bundle) as (site, federation),
+        lock_bundle(bundle, federation),
+    ):
         from ..config.federation_file import build_roster_network, origin
         from ..engine.site_rehearsal import run
         from ..hardware.compiler import run_inline
         from ..peers.signing_record import carry_record
         from ..peers.timeouts import Timeouts
         from ..peers.warm_restart import prepare_folder
-        from ..privacy.ledger import carry_over
         from ..records.folder_recovery import unused_path
         from ..records.write_check import check_writable
         from .net_progress import show_site_progress
@@ -155,7 +159,6 @@ def start(
             old_folder = unused_path(folder)
             folder.rename(old_folder)
             with private_files():
-                carry_over(old_folder, folder)
                 carry_record(old_folder, folder)
             print_message(
                 f"the earlier run is now in {old_folder}; the run starts again once all sites are "

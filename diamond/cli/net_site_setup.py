@@ -4,7 +4,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -127,6 +127,7 @@ def report_site_errors() -> Iterator[None]:
         from ..peers.site_checkpoint import OtherRun
         from ..peers.timeouts import NeighbourTimeout
         from ..privacy.ledger import BudgetExhausted, LedgerMismatch
+        from ..privacy.private_runs import UnprotectedRelease
 
         try:
             yield
@@ -136,7 +137,14 @@ def report_site_errors() -> Iterator[None]:
         except BudgetExhausted as error:
             print_message(str(error), "red")
             raise typer.Exit(FAILED) from None
-        except (BadBundle, OtherRun, DamagedJournal, Refused, LedgerMismatch) as error:
+        except (
+            BadBundle,
+            OtherRun,
+            DamagedJournal,
+            Refused,
+            LedgerMismatch,
+            UnprotectedRelease,
+        ) as error:
             print_message(str(error), "red")
             raise typer.Exit(BAD_INPUT) from None
         except Halted as error:
@@ -159,6 +167,25 @@ def report_site_errors() -> Iterator[None]:
                 "interrupted; run the same command again to continue from the checkpoint", "yellow"
             )
             raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def lock_bundle(bundle: Path, federation: "Federation") -> Iterator[None]:
+    """Lock the bundle, so that one process runs the site; a private site must write there."""
+    from ..privacy.ledger import LedgerMismatch
+    from ..records.folder_lock import acquire_lock
+
+    lock: AbstractContextManager[object] = nullcontext()
+    try:
+        lock = acquire_lock(bundle / "site.lock")
+    except OSError as cause:
+        if federation.privacy is not None:
+            raise LedgerMismatch(
+                f"{bundle} cannot be written to ({cause.strerror}), and a private site has its "
+                f"ledger there, beside its key: make the folder writable"
+            ) from None
+    with lock:
+        yield
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from ..peers.site_agent import Agent, LocalMeasure
 from ..peers.site_run_folder import SiteRunFolder
 from ..peers.timeouts import Timeouts
 from ..privacy.ledger import read_or_create_key
-from ..privacy.private_runs import privacy_of, with_secret
+from ..privacy.private_runs import UnprotectedRelease, privacy_of, with_secret
 from ..problem import Problem
 from ..records.folder_writer import Writer
 from ..records.manifest import RunOrigin
@@ -93,7 +93,8 @@ def run(
         clip: bounds the influence of a neighbour's message to this multiple of the usual.
         metrics: port on this machine, open to local programs only, for Prometheus.
         measure: "cheap" never solves the lower level.
-        share_loss: let all sites of the federation see the local loss (`net status --all`).
+        share_loss: let all sites of the federation see the local loss (`net status --all`); a
+            private run refuses it.
         deadline: seconds, or text such as "1.5 median", after which a round continues without a
             late neighbour (`peers.round_deadline`); needs missing="continue".
         signed: sign all messages and compare what neighbours received (`peers.signed_messages`);
@@ -127,7 +128,13 @@ def run(
     _check(rounds, seed, every)
     _check_changes(problem, network, algorithm, missing, deadline)
     site = load_bundle(bundle)
-    if privacy_of(algorithm) is not None:
+    is_private = privacy_of(algorithm) is not None
+    if is_private and share_loss:
+        raise UnprotectedRelease(
+            "--share-loss shows the loss on this site's rows without noise, which a private run "
+            "refuses: leave it out"
+        )
+    if is_private:
         algorithm = with_secret(algorithm, read_or_create_key(folder))
     epochs = [Epoch(0, network, tuple(range(network.agents)))]
     if site.roster.epochs:
@@ -142,7 +149,7 @@ def run(
         return agent
 
     def check_change() -> None:
-        protected = signed or network.mask_limit is not None or privacy_of(algorithm) is not None
+        protected = signed or network.mask_limit is not None or is_private
         if build_network is None or missing != "wait" or protected:
             raise ValueError(
                 "members change only with missing = 'wait', without privacy, masks and signatures"
@@ -191,6 +198,7 @@ def run(
                 "names": names,
                 "sign": partial(sign_messages, signer()) if signed else None,
                 "identity": SiteIdentity(credentials) if agent.masked else None,
+                "ledger_folder": bundle,
             }
             make_node = make_epoch_node(make_agent, rounds, client, deadline=deadline, **options)
             site_run = EpochRun(site.me.number, epochs, rounds, make_node, folder)

@@ -21,6 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ..core.suggestions import did_you_mean
 from ..network import Network
+from ..privacy.ledger import write_genesis
 from .membership import IdentityClaim, encode_claim
 from .reachability import neighbours_of, reachability_mistakes
 from .roster import (
@@ -118,6 +119,8 @@ def write_bundles(
             )
             _write_private_key(bundle / KEY, key)
             (bundle / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
+            if "privacy" in roster.terms:
+                write_genesis(bundle, roster.federation, member.name)
             bundles[member.name] = bundle
     return bundles
 

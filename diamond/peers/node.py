@@ -87,6 +87,7 @@ class Node:
     identity: "MaskIdentity | None" = None  # signs keys of masked sums; None: in one process
     entry: EpochEntry | None = None  # where an epoch begins at this agent, see `epoch_run`
     total_rounds: int | None = None  # of the run, if the epoch ends before
+    ledger_folder: Path | None = None  # of spent privacy, beside the site's key
 
     def __post_init__(self) -> None:
         start = "onward" if warm_restart.is_warm_restart(self.folder) else "anew"
@@ -127,7 +128,7 @@ class Node:
         self.masks = self.service.masks = self._make_masks(start) if self.agent.masked else None
         peers = self.service, self.client, self.edges, self.run_blocking
         terms = ledger_terms(self.agent.algorithm, self.agent.problem)
-        self.ledger = None if terms is None else open_ledger(self.folder, terms)
+        self.ledger = None if terms is None else open_ledger(self.ledger_folder, self.folder, terms)
         self.exchange_runner = ExchangeRunner(
             self.agent,
             self.run_digest,

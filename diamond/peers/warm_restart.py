@@ -16,7 +16,6 @@ import numpy as np
 from ..core import pytrees
 from ..core.pytrees import Tree
 from ..interface.member_changes import mean_point
-from ..privacy.ledger import carry_over
 from ..records import checkpoint
 from ..records.checkpoint import DamagedCheckpoint
 from ..records.folder_recovery import unused_path
@@ -40,7 +39,6 @@ def prepare_folder(folder: Path) -> Path | None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     checkpoint.save(fresh / START_FOLDER, 0, _last_point(folder), {})
-    carry_over(folder, fresh)
     carry_record(folder, fresh)
     aside = unused_path(folder) if folder.exists() else None
     if aside is not None:

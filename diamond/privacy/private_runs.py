@@ -4,6 +4,7 @@ A method is private if its estimator has a `secret`. Then `estimator.plan(method
 the mechanism and the rounds within the budget of every agent.
 """
 
+import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,10 @@ from .accountant import epsilon_after
 from .ledger import LedgerTerms
 
 SIMULATED = 0x51A7E  # first word of the keys of noise in a simulation: they are no secret
+
+
+class UnprotectedRelease(ValueError):
+    """Error: a private site would send a value of its rows without noise."""
 
 
 def simulated_words(agent: int) -> np.ndarray:
@@ -77,7 +82,8 @@ def ledger_terms(algorithm: Any, problem: Problem) -> LedgerTerms | None:
     if estimator is None or estimator.budget is None:
         return None
     (mechanism,) = estimator.plan(algorithm, problem).mechanisms
-    return LedgerTerms(estimator.budget.epsilon, estimator.budget.delta, mechanism)
+    run = hashlib.sha256(np.asarray(estimator.secret, np.uint32).tobytes()).hexdigest()
+    return LedgerTerms(estimator.budget.epsilon, estimator.budget.delta, mechanism, run)
 
 
 def describe_privacy(algorithm: Any, problem: Problem, rounds: int) -> dict[str, Any] | None:

@@ -13,8 +13,10 @@ pytest.importorskip("dp_accounting")
 
 from federations import NAMES, start_site
 
-from diamond.cli.app import DIVERGED, FAILED
-from diamond.privacy.ledger import LEDGER_FILE
+from diamond.cli.app import BAD_INPUT, DIVERGED, FAILED
+from diamond.privacy.accountant import Mechanism, Release
+from diamond.privacy.ledger import GENESIS_FILE, LEDGER_FILE, LedgerTerms, open_ledger
+from diamond.records.folder_lock import acquire_lock
 from diamond.report.report_payload import collect_report_data
 
 EPSILON, DELTA, AFFORDABLE = 3.0, 1e-5, 200
@@ -50,11 +52,62 @@ def private_trial(trial, command):
 
 
 def ledger_of(trial, name):
-    """The header of a site's ledger, and its whole lines."""
-    path = trial / "runs" / "trial" / name / LEDGER_FILE
+    """The line of the run in a site's ledger, and its whole lines of messages."""
+    path = trial / "trial" / name / LEDGER_FILE
     content = path.read_bytes() if path.exists() else b""
     lines = [json.loads(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]
-    return (lines[0], lines[1:]) if lines else ({}, [])
+    return (lines[1], lines[2:]) if len(lines) > 1 else ({}, [])
+
+
+def start_words(trial, *options, out="runs"):
+    rows = "--problem", f"{trial / 'mine.py'}:make", "--data", trial / "north.npy"
+    folders = trial / "trial" / "north", "--out", trial / out
+    return "start", *folders, *rows, "--quiet", *options
+
+
+def spend(folder, epsilon=math.inf):
+    """Spend in a ledger as an earlier run with little noise."""
+    terms = LedgerTerms(epsilon, DELTA, Mechanism(0.5, (Release(1.0, 1),)), "earlier")
+    ledger = open_ledger(folder, None, terms)
+    ledger.record(0, 0, [np.ones(3)])
+    return ledger.spent
+
+
+def test_another_folder_has_the_same_budget(private_trial, command):
+    """What a run has spent is beside the key: the same command with another --out is refused."""
+    spent = spend(private_trial / "trial" / "north")
+    assert spent > EPSILON
+    for out in ("runs", "other"):
+        result = command(*start_words(private_trial, out=out))
+        assert result.exit_code == FAILED, result.output
+        text = " ".join(result.output.split())
+        assert f"{spent:.4g} is spent, earlier runs included: this run sends nothing" in text
+
+
+@pytest.mark.parametrize("evidence", [LEDGER_FILE, GENESIS_FILE])
+def test_a_lost_ledger_is_refused(private_trial, command, evidence):
+    bundle = private_trial / "trial" / "north"
+    if evidence == LEDGER_FILE:
+        spend(bundle)
+    (bundle / evidence).unlink()
+    result = command(*start_words(private_trial))
+    assert result.exit_code == BAD_INPUT, result.output
+    text = " ".join(result.output.split())
+    assert "is missing" in text and "restore it from its newest copy" in text
+
+
+def test_one_process_at_a_time_runs_a_bundle(private_trial, command):
+    with acquire_lock(private_trial / "trial" / "north" / "site.lock"):
+        result = command(*start_words(private_trial))
+    assert result.exit_code == FAILED, result.output
+    assert "another process is running it" in " ".join(result.output.split())
+
+
+def test_the_loss_of_a_private_site_is_not_shared(private_trial, command):
+    result = command(*start_words(private_trial, "--share-loss"))
+    assert result.exit_code == BAD_INPUT, result.output
+    text = " ".join(result.output.split())
+    assert "--share-loss shows the loss on this site's rows without noise" in text
 
 
 def exact_epsilon(sensitivity, delta):

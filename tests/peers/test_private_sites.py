@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("dp_accounting")
 
-from crash_cluster import EVERY, LIMITS, ROUNDS, Cluster, all_killed_every
+from crash_cluster import EVERY, LIMITS, ROUNDS, Cluster, Mortal, all_killed_every
 from helpers import quad, same_bits
 from lockstep_agents import run_lockstep
 
@@ -17,7 +17,13 @@ from diamond.peers.handshake import compute_digests
 from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
 from diamond.peers.node import Node
 from diamond.peers.site_agent import Agent
-from diamond.privacy.ledger import LEDGER_FILE, BudgetExhausted, digest_arrays, open_ledger
+from diamond.privacy.ledger import (
+    LEDGER_FILE,
+    BudgetExhausted,
+    digest_arrays,
+    open_ledger,
+    write_genesis,
+)
 from diamond.privacy.private_runs import ledger_terms, with_secret
 
 NETWORK = diamond.network.path(3)
@@ -37,7 +43,23 @@ def make_agents(rounds=ROUNDS, epsilon=3.0, secrets=None, **options):
 
 
 def lines_of(folder):
-    return [json.loads(line) for line in (folder / LEDGER_FILE).read_text().splitlines()[1:]]
+    lines = [json.loads(line) for line in (folder / LEDGER_FILE).read_text().splitlines()]
+    return [line for line in lines if "message" in line]
+
+
+class Private(Mortal):
+    """A node with a ledger in a bundle of its own."""
+
+    def __post_init__(self):
+        self.ledger_folder = bundle_of(self.folder)
+        if not self.ledger_folder.exists():
+            self.ledger_folder.mkdir(parents=True)
+            write_genesis(self.ledger_folder, "trial", self.folder.name)
+        super().__post_init__()
+
+
+def bundle_of(folder):
+    return folder.parent / "bundles" / folder.name
 
 
 def test_sites_without_keys_make_the_simulated_run():
@@ -51,7 +73,7 @@ def test_sites_without_keys_make_the_simulated_run():
 def test_a_ledger_survives_kills_at_any_instant_and_never_says_less(tmp_path, monkeypatch):
     """All die again and again: bits and ledger are those of a run without kills."""
     undisturbed = run_lockstep(make_agents(), ROUNDS)
-    cluster = Cluster(tmp_path, agents=make_agents())
+    cluster = Cluster(tmp_path, agents=make_agents(), kinds=dict.fromkeys(range(3), Private))
     sent = {}
     publish = type(cluster.team[0]).outgoing_arrays
 
@@ -66,13 +88,15 @@ def test_a_ledger_survives_kills_at_any_instant_and_never_says_less(tmp_path, mo
     assert cluster.deaths >= 3
     assert all(same_bits(one, other) for one, other in zip(found, undisturbed, strict=True))
     for agent in cluster.team:
-        entries = lines_of(tmp_path / str(agent.number))
+        folder = tmp_path / str(agent.number)
+        entries = lines_of(bundle_of(folder))
+        assert entries == lines_of(folder)
         assert [entry["round"] for entry in entries] == list(range(ROUNDS))  # one line a message
         assert {e["round"]: e["digest"] for e in entries} == sent[agent.number]
         epsilons = [entry["epsilon"] for entry in entries]
         assert epsilons == sorted(epsilons) and epsilons[-1] == pytest.approx(3.0, rel=2e-3)
         terms = ledger_terms(agent.algorithm, agent.problem)
-        assert open_ledger(tmp_path / str(agent.number), terms).spent <= 3.0
+        assert 0 < open_ledger(bundle_of(folder), folder, terms).spent <= 3.0
 
 
 def test_a_site_stops_before_it_overspends_and_tells_its_neighbours(tmp_path):
@@ -83,7 +107,7 @@ def test_a_site_stops_before_it_overspends_and_tells_its_neighbours(tmp_path):
         wire = InProcessNetwork()
         for agent in agents:
             place = tmp_path / str(agent.number)
-            wire.nodes[agent.number] = Node(
+            wire.nodes[agent.number] = Private(
                 agent, ROUNDS, wire.transport(agent.number), place, EVERY, LIMITS, run_inline
             )
         nodes = list(wire.nodes.values())

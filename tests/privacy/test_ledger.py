@@ -2,27 +2,39 @@
 
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
 
 pytest.importorskip("dp_accounting")
 
-from diamond.privacy.accountant import Mechanism, Release, epsilon_after
+from diamond.privacy.accountant import Mechanism, Release, Spending, epsilon_after, spent_epsilon
 from diamond.privacy.ledger import (
+    GENESIS_FILE,
+    HEAD_FILE,
     KEY_FILE,
     LEDGER_FILE,
     BudgetExhausted,
     LedgerMismatch,
     LedgerTerms,
-    carry_over,
     open_ledger,
     read_or_create_key,
+    write_genesis,
 )
 
 MECHANISM = Mechanism(5.0, (Release(1.0, 1),))
 BUDGET = epsilon_after(MECHANISM, 4, 1e-5)  # of four rounds
-TERMS = LedgerTerms(BUDGET, 1e-5, MECHANISM)
+TERMS = LedgerTerms(BUDGET, 1e-5, MECHANISM, "first")
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    """A bundle as `net init` makes it."""
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    write_genesis(folder, "trial", "north")
+    return folder
 
 
 def message(number):
@@ -35,92 +47,151 @@ def fill(ledger, rounds):
     return ledger
 
 
+def lines_of(folder):
+    return [json.loads(line) for line in (folder / LEDGER_FILE).read_bytes().splitlines()]
+
+
 @pytest.mark.quick
-def test_a_ledger_adds_rounds_up_and_stops_before_it_overspends(tmp_path):
-    ledger = fill(open_ledger(tmp_path, TERMS), range(4))
+def test_a_ledger_adds_rounds_up_and_stops_before_it_overspends(bundle):
+    ledger = fill(open_ledger(bundle, None, TERMS), range(4))
     assert ledger.spent == pytest.approx(BUDGET)
-    before = (tmp_path / LEDGER_FILE).read_bytes()
+    before = (bundle / LEDGER_FILE).read_bytes()
     with pytest.raises(BudgetExhausted, match="round 4 would spend epsilon"):
         ledger.record(4, 4, message(4))
-    assert (tmp_path / LEDGER_FILE).read_bytes() == before
-    again = open_ledger(tmp_path, TERMS)
+    assert (bundle / LEDGER_FILE).read_bytes() == before
+    again = open_ledger(bundle, None, TERMS)
     assert again.spent == ledger.spent
     with pytest.raises(BudgetExhausted):
         again.record(4, 4, message(4))
 
 
-def test_the_same_message_is_free_and_another_in_its_place_is_refused(tmp_path):
-    fill(open_ledger(tmp_path, TERMS), range(3))
-    again = open_ledger(tmp_path, TERMS)
-    size = (tmp_path / LEDGER_FILE).stat().st_size
+def test_the_same_message_is_free_and_another_in_its_place_is_refused(bundle):
+    fill(open_ledger(bundle, None, TERMS), range(3))
+    again = open_ledger(bundle, None, TERMS)
+    size = (bundle / LEDGER_FILE).stat().st_size
     fill(again, range(3))
-    assert (tmp_path / LEDGER_FILE).stat().st_size == size
+    assert (bundle / LEDGER_FILE).stat().st_size == size
     with pytest.raises(LedgerMismatch, match="is not the one that was sent before"):
         again.record(2, 2, message(99))
 
 
-def test_a_line_is_synced_before_record_returns(tmp_path, monkeypatch):
-    ledger = open_ledger(tmp_path, TERMS)
+def test_a_line_is_synced_before_record_returns(bundle, monkeypatch):
+    ledger = open_ledger(bundle, None, TERMS)
     synced = []
     fsync = os.fsync
 
     def watch(descriptor):
         fsync(descriptor)
-        synced.append((tmp_path / LEDGER_FILE).read_text().splitlines())
+        synced.append(lines_of(bundle))
 
     monkeypatch.setattr(os, "fsync", watch)
     ledger.record(0, 0, message(0))
-    assert json.loads(synced[0][-1])["round"] == 0  # the line was in the file that was synced
+    assert synced[0][-1]["round"] == 0  # the line was in the file that was synced
 
 
-def test_an_unfinished_line_was_never_sent(tmp_path):
-    fill(open_ledger(tmp_path, TERMS), range(2))
-    path = tmp_path / LEDGER_FILE
-    data = path.read_bytes()
-    path.write_bytes(data[:-10])
-    again = open_ledger(tmp_path, TERMS)
+def test_an_unfinished_line_was_never_sent(bundle):
+    """The process dies while it writes a line: copy and head do not have that line yet."""
+    ledger = fill(open_ledger(bundle, None, TERMS), range(1))
+    path = bundle / LEDGER_FILE
+    head = (bundle / HEAD_FILE).read_bytes()
+    ledger.record(1, 1, message(1))
+    path.write_bytes(path.read_bytes()[:-10])
+    (bundle / HEAD_FILE).write_bytes(head)
+    again = open_ledger(bundle, None, TERMS)
     assert again.rounds == 1
     again.record(1, 1, message(7))  # another message may be sent in its place
-    assert open_ledger(tmp_path, TERMS).rounds == 2
+    assert open_ledger(bundle, None, TERMS).rounds == 2
 
 
-def test_damage_and_another_mechanism_are_refused(tmp_path):
-    fill(open_ledger(tmp_path, TERMS), range(2))
-    other = LedgerTerms(BUDGET, 1e-5, Mechanism(6.0, MECHANISM.releases))
+def test_another_mechanism_of_the_same_run_is_refused(bundle):
+    fill(open_ledger(bundle, None, TERMS), range(2))
     with pytest.raises(LedgerMismatch, match="another mechanism"):
-        open_ledger(tmp_path, other)
-    path = tmp_path / LEDGER_FILE
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(lines[0] + b"{}\n" + lines[2])
-    with pytest.raises(LedgerMismatch, match="is damaged"):
-        open_ledger(tmp_path, TERMS)
+        open_ledger(bundle, None, TERMS._replace(mechanism=Mechanism(6.0, MECHANISM.releases)))
 
 
 @pytest.mark.parametrize("multiplier", [5.0, 7.0])
-def test_a_new_run_pays_for_the_one_that_was_set_aside(tmp_path, multiplier):
-    old, new, third = tmp_path / "old", tmp_path / "new", tmp_path / "third"
-    old.mkdir()
-    fill(open_ledger(old, TERMS), range(3))
-    carry_over(old, new)
-    terms = LedgerTerms(BUDGET, 1e-5, Mechanism(multiplier, MECHANISM.releases))
-    ledger = open_ledger(new, terms)
+def test_a_run_in_any_other_folder_pays_for_all_runs_before(bundle, tmp_path, multiplier):
+    """Another --out, --restart or --onward: another key of noise, and the same ledger."""
+    fill(open_ledger(bundle, tmp_path / "one", TERMS), range(3))
+    mechanism = Mechanism(multiplier, MECHANISM.releases)
+    terms = TERMS._replace(mechanism=mechanism, run="second")
+    ledger = open_ledger(bundle, tmp_path / "other", terms)
     assert ledger.spent == pytest.approx(epsilon_after(MECHANISM, 3, 1e-5))
-    ledger.record(0, 0, message(5))  # the fourth round, where the first three were those of old
-    assert ledger.spent > epsilon_after(MECHANISM, 3, 1e-5)
+    ledger.record(0, 0, message(5))  # the fourth round, where the first three were those of one
+    both = spent_epsilon([Spending(MECHANISM, 3), Spending(mechanism, 1)], 1e-5)
+    assert ledger.spent == pytest.approx(both)
+    # Opened again, the ledger has the earlier run still, also where the first run goes on.
+    assert open_ledger(bundle, tmp_path / "other", terms).spent == pytest.approx(both)
+    assert open_ledger(bundle, tmp_path / "one", TERMS).spent == pytest.approx(both)
     if multiplier == 5.0:
-        with pytest.raises(BudgetExhausted):
-            ledger.record(1, 1, message(6))
-    carry_over(new, third)
-    assert open_ledger(third, TERMS).spent == pytest.approx(ledger.spent)
+        with pytest.raises(BudgetExhausted, match="this run sends nothing"):
+            open_ledger(bundle, tmp_path / "third", terms._replace(run="third"))
+        with pytest.raises(BudgetExhausted, match="earlier runs included"):
+            open_ledger(bundle, tmp_path / "other", terms).record(1, 1, message(6))
 
 
-def test_the_key_is_made_once_and_never_replaced_after_a_message(tmp_path):
+def remove(bundle):
+    (bundle / LEDGER_FILE).unlink()
+    write_genesis(bundle, "trial", "north")  # as a bundle that is copied again
+
+
+def shorten(bundle):
+    lines = (bundle / LEDGER_FILE).read_bytes().splitlines(keepends=True)
+    (bundle / LEDGER_FILE).write_bytes(b"".join(lines[:-2]))
+
+
+def change_line(bundle):
+    text = (bundle / LEDGER_FILE).read_text()
+    (bundle / LEDGER_FILE).write_text(text.replace('"round": 1', '"round": 0'))
+
+
+def empty(bundle):
+    (bundle / LEDGER_FILE).write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [remove, shorten, change_line, empty])
+@pytest.mark.parametrize("evidence", ["head", "copy"])
+def test_a_ledger_that_is_missing_lower_or_damaged_is_refused(bundle, tmp_path, damage, evidence):
+    """Either the file beside the key or the copy in the run folder is enough to notice it."""
+    fill(open_ledger(bundle, tmp_path / "run", TERMS), range(2))
+    if evidence == "copy":
+        (bundle / HEAD_FILE).unlink()
+    damage(bundle)
+    folder = tmp_path / ("run" if evidence == "copy" else "other")
+    with pytest.raises(LedgerMismatch, match="restore it from its newest copy"):
+        open_ledger(bundle, folder, TERMS)
+    shutil.copy(tmp_path / "run" / LEDGER_FILE, bundle)  # the remedy
+    assert open_ledger(bundle, folder, TERMS).rounds == 2
+
+
+def test_the_ledger_of_a_cloned_bundle_is_refused_in_the_folder_of_a_run(bundle, tmp_path):
+    clone = tmp_path / "clone"
+    shutil.copytree(bundle, clone)
+    fill(open_ledger(bundle, tmp_path / "run", TERMS), range(2))
+    fill(open_ledger(clone, tmp_path / "other", TERMS._replace(run="clone")), range(3))
+    with pytest.raises(LedgerMismatch, match="another ledger or an older copy"):
+        open_ledger(clone, tmp_path / "run", TERMS)
+
+
+def test_without_a_first_line_no_ledger_starts(bundle):
+    (bundle / GENESIS_FILE).unlink()
+    with pytest.raises(LedgerMismatch, match=r"is missing, so that .* is not known: restore it"):
+        open_ledger(bundle, None, TERMS)
+    write_genesis(bundle, "trial", "north")
+    assert open_ledger(bundle, None, TERMS).spent == 0
+    assert not (bundle / GENESIS_FILE).exists()
+    fill(open_ledger(bundle, None, TERMS), range(1))
+    write_genesis(bundle, "trial", "north")  # a renewed bundle is copied over this one
+    assert open_ledger(bundle, None, TERMS).rounds == 1
+
+
+def test_the_key_is_made_once_and_never_replaced_after_a_message(bundle, tmp_path):
     words = read_or_create_key(tmp_path)
     assert words.dtype == np.uint32 and words.shape == (4,)
     assert np.array_equal(words, read_or_create_key(tmp_path))
     assert (tmp_path / KEY_FILE).stat().st_mode & 0o077 == 0
     assert not np.array_equal(words, read_or_create_key(tmp_path / "other"))
-    fill(open_ledger(tmp_path, TERMS), range(1))
+    fill(open_ledger(bundle, tmp_path, TERMS), range(1))
     (tmp_path / KEY_FILE).unlink()
     with pytest.raises(LedgerMismatch, match="is missing"):
         read_or_create_key(tmp_path)

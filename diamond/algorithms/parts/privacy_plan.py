@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...privacy.accountant import Mechanism, Release, calibrate_multiplier, rounds_within
+from ...privacy.private_runs import UnprotectedRelease
 from ...problem import Problem
 from ...schedules.learned import learned_names
 from .communication_rules import Local
@@ -47,7 +48,7 @@ def plan_privacy(method: Any, problem: Problem) -> PrivacyPlan:
     released = "".join(method.variables) if by_row else shared
     learned = learned_names(method)
     if learned and (by_row or shared != "x"):
-        raise ValueError(
+        raise UnprotectedRelease(
             f"{', '.join(sorted(learned))} would be learned from unprotected rows, and y and z are "
             f"released: give all step sizes, or use clipping='whole' with a personal lower level"
         )
