@@ -74,6 +74,8 @@ def spent_epsilon(spendings: Sequence[Spending], delta: float) -> float:
     _, rdp = import_accounting()
     samples = any(r.rate < 1 for s in spendings for r in s.mechanism.releases)
     delta = delta * (1 - OVERFLOW_SHARE * len(spendings) * samples)
+    if delta <= 0:
+        return math.inf
     parts = max(len(spending.mechanism.releases) for spending in spendings)
     largest = 0.0
     for part in range(parts):

@@ -120,13 +120,26 @@ def test_rows_are_drawn_independently_with_probability_batch_over_rows():
     [
         (diamond.dsgd(alpha=0.1, batch=5), single, 1 / 5),
         (diamond.soba(alpha=0.1, beta=0.1, delta=0.1, batch=5), bilevel, math.sqrt(3) / 5),
+        (
+            diamond.soba(alpha=0.1, beta=0.1, delta=0.1, batch=5),
+            lambda: bilevel(train=make_rows(0, 3)[:1]),
+            math.sqrt(3) / 3,
+        ),
+        (
+            diamond.soba(alpha=0.1, beta=0.1, delta=0.1, batch=5),
+            lambda: bilevel(valid=make_rows(1, 3)[:1]),
+            math.sqrt(3) / 3,
+        ),
         (diamond.dsgd(alpha=0.1, beta=0.1, batch=5, hypergradient=EXACT), bilevel, 2.0),
         (diamond.diamond(alpha=0.1, beta=0.1, batch=5, hypergradient=EXACT), bilevel, 2.0),
     ],
-    ids=["single level", "by row", "whole", "momentum"],
+    ids=["single level", "by row", "few training", "few validation", "whole", "momentum"],
 )
 def test_noise_has_the_stated_standard_deviation(algorithm, problem, spread):
-    """Released minus unreleased: sqrt(k) m c / b by row, 2 m c whole; new for every release."""
+    """Released minus unreleased: sqrt(k) m c / b by row, 2 m c whole; new for every release.
+
+    b is that of the part with fewer rows in a batch, since a row of either part is protected.
+    """
     multiplier, clip, problem = 3.0, 0.7, problem()
     noised = diamond.private(algorithm, math.inf, clip=clip, noise_multiplier=multiplier)
     private = jax.tree.map(jnp.asarray, noised.specialize(problem))
@@ -149,8 +162,8 @@ def test_noise_has_the_stated_standard_deviation(algorithm, problem, spread):
     assert abs(correlation) < 5 / math.sqrt(values.size)
 
 
-def test_one_row_more_or_less_moves_a_release_by_at_most_clip_over_batch():
-    """By row, at the same released state: whichever row is replaced by nothing, in x, y and z."""
+def test_another_row_in_place_of_one_moves_a_release_by_at_most_twice_clip_over_batch():
+    """By row, at the same released state: a row replaced by another, in x, y and z."""
     algorithm = diamond.soba(alpha=0.1, beta=0.1, delta=0.1, batch=5)
     clips = {"x": 0.3, "y": 0.2, "z": 0.5}
     private = diamond.private(algorithm, math.inf, clip=clips, noise_multiplier=0.0)

@@ -43,10 +43,12 @@ def test_sampling_of_rows_spends_less_and_all_rows_the_same():
     sampled = epsilon_after(Mechanism(2.0, (Release(0.1, 1),)), 50, 1e-5)
     assert sampled < 0.3 * whole
     assert epsilon_after(Mechanism(2.0, (Release(1.0, 5),)), 10, 1e-5) == whole
-    parts = Release(0.1, 1), Release(0.3, 1)  # of training and validation rows: the worse counts
-    assert epsilon_after(Mechanism(2.0, parts), 50, 1e-5) == pytest.approx(
-        epsilon_after(Mechanism(2.0, parts[1:]), 50, 1e-5)
-    )
+    # Of training and validation rows the worse counts, whichever comes first.
+    worse, better = Release(0.3, 1), Release(0.1, 1)
+    for parts in ((worse, better), (better, worse)):
+        assert epsilon_after(Mechanism(2.0, parts), 50, 1e-5) == pytest.approx(
+            epsilon_after(Mechanism(2.0, (worse,)), 50, 1e-5)
+        )
 
 
 def test_spendings_of_different_runs_add_up():
@@ -55,6 +57,18 @@ def test_spendings_of_different_runs_add_up():
     assert both == pytest.approx(epsilon_after(once, 20, 1e-5))
     assert spent_epsilon([], 1e-5) == 0 == epsilon_after(once, 0, 1e-5)
     assert math.isinf(epsilon_after(Mechanism(0.0, WHOLE), 1, 1e-5))
+    # Of two runs the part with the worse sum counts, which is the worst part of neither alone.
+    first = Mechanism(2.0, (Release(0.30, 1), Release(0.20, 1), Release(0.28, 1)))
+    second = Mechanism(2.0, (Release(0.20, 1), Release(0.30, 1), Release(0.28, 1)))
+    both = spent_epsilon([Spending(first, 50), Spending(second, 50)], 1e-5)
+    assert both >= epsilon_after(Mechanism(2.0, (Release(0.27, 1),)), 100, 1e-5)
+
+
+def test_many_sampled_runs_exhaust_delta():
+    """Every run takes a share of delta for samples that outgrow their size: it ends."""
+    run = Spending(Mechanism(50.0, (Release(0.1, 1),)), 1)
+    assert spent_epsilon([run] * 50, 1e-5) < 8
+    assert math.isinf(spent_epsilon([run] * round(1 / OVERFLOW_SHARE), 1e-5))
 
 
 @pytest.mark.quick
