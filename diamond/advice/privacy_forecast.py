@@ -1,13 +1,15 @@
 """Forecast of what a privacy budget allows: rounds, noise, and how much of a direction is left."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import jax
-
+from ..algorithms.parts.composed import ComposedAlgorithm
+from ..algorithms.parts.private_method import private
 from ..privacy.private_runs import privacy_of
 from ..problem import Problem
+from ..schedules.step_schedules import constant
 
 
 class PrivacyForecast(NamedTuple):
@@ -35,6 +37,22 @@ class PrivacyForecast(NamedTuple):
         return "noise hides most of the directions" if self.error < 2 else "little can be learned"
 
 
+def can_be_private(algorithm: Any, problem: Problem, options: Mapping[str, Any]) -> bool:
+    """Return whether a composed method with given step sizes can be private on this problem."""
+    if not isinstance(algorithm, ComposedAlgorithm):
+        return False
+    given = {
+        name: replace(variable, step=constant(1.0))
+        for name, variable in algorithm.variables.items()
+    }
+    try:
+        method = private(replace(algorithm, **given), **options)
+        privacy_of(method).plan(method, problem)
+    except ValueError:
+        return False
+    return True
+
+
 def forecast_privacy(algorithm: Any, problem: Problem, rounds: int) -> list[PrivacyForecast]:
     """Return forecasts of the private method for a quarter of the rounds, all, and four times."""
     estimator = privacy_of(algorithm)
@@ -48,14 +66,8 @@ def _forecast(algorithm: Any, problem: Problem, rounds: int) -> PrivacyForecast:
     budget = replace(privacy_of(algorithm).budget, rounds=rounds)
     method = replace(algorithm, estimator=replace(algorithm.estimator, budget=budget))
     plan = method.estimator.plan(method, problem)
-    x, _ = problem.start(0)
-    size = sum(leaf.size for leaf in jax.tree.leaves(x))
-    together = len(next(set(s.names) & set(plan.released) for s in method.stages if s.moves_x))
-    smallest = min(problem.counts(part).min() for part in ("train", "valid"))
-    rows = smallest if method.estimator.full else min(method.batch, smallest)
-    spread = 1 / rows if plan.by_row else 2.0
     multiplier = max(mechanism.multiplier for mechanism in plan.mechanisms)
-    noise = multiplier * spread * math.sqrt(together * size / problem.agents)
+    noise = plan.noise / math.sqrt(problem.agents)
     possible = min(rounds, *plan.limits)
     kind = "row" if plan.by_row else "whole"
     error = noise / math.sqrt(max(possible, 1))

@@ -53,15 +53,18 @@ def advise(
             setting = problem, network, batch, target, experiment.seed[0], pilot
             is_network = problem.lower_level != "none" and not problem.has_lower_solution
             problem_kind = problem.lower_level, problem.agents, network.kind, is_network
-            advice = measure_and_advise(
-                *setting, _select_algorithms(algorithm, experiment, batch, *problem_kind)
-            )
+            candidates = _select_algorithms(algorithm, experiment, batch, *problem_kind)
+            if experiment.privacy is not None:
+                candidates = _private_candidates(candidates, problem, experiment)
+            advice = measure_and_advise(*setting, candidates)
             forecasts = _forecast_privacy(experiment, problem)
         if json:
             privacy = {k: [f._asdict() for f in forecast] for k, forecast in forecasts.items()}
             print_json(_as_json(advice) | ({"privacy": privacy} if privacy else {}))
         else:
             _print_advice(advice)
+            if experiment.privacy is not None:
+                typer.echo(_describe_private_steps(advice, candidates[advice.best.algorithm]))
             _print_privacy(forecasts)
 
 
@@ -96,6 +99,35 @@ def _select_algorithms(
     )
     algorithms = build_algorithms(registry_names, batch)
     return algorithms | {part.label: part.build() for part in components}
+
+
+def _private_candidates(
+    candidates: "dict[str, Algorithm]", problem: "Problem", experiment: "Experiment"
+) -> "dict[str, Algorithm]":
+    """Return the algorithms that can be private with given step sizes on this problem."""
+    from ..advice.privacy_forecast import can_be_private
+
+    assert experiment.privacy is not None
+    options = experiment.privacy.as_table(experiment.rounds)
+    suitable = {k: a for k, a in candidates.items() if can_be_private(a, problem, options)}
+    if not suitable:
+        raise typer.BadParameter(
+            f"none of {', '.join(candidates)} can be private here; try --algorithm dsgd"
+        )
+    return suitable
+
+
+def _describe_private_steps(advice: "Advice", algorithm: "Algorithm") -> str:
+    """Return the steps to write into the file, since a private run learns none."""
+    names = {"alpha": "alpha", "beta": "beta", "delta": "beta"}  # z moves like y
+    known = {name: advice.best.numbers.get(source) for name, source in names.items()}
+    steps = [f"{k} = {v:.3g}" for k in algorithm.schedule_values(0) if (v := known.get(k))]
+    table = ", ".join([f'name = "{advice.best.algorithm}"', *steps])
+    return (
+        f"in the file:  algorithm = {{{table}}}\n"
+        f"a private run takes given step sizes only; those of the pilots, which had no noise, are "
+        f"at most a start, and choosing by pilots on the rows spends privacy that is not counted"
+    )
 
 
 def _forecast_privacy(

@@ -93,7 +93,7 @@ def check(file: File, set: Set = [], json: Json = False) -> None:  # noqa: B006
         plan = plan_comparison(load_and_check(file, set), Path("runs"), str(file))
         forecasts = plan.forecasts()
         if json:
-            notes = {"notes": list(plan.problem.notes)} if plan.problem.notes else {}
+            notes = {"notes": plan.notes} if plan.notes else {}
             print_json({"file": str(file), "mistakes": [], "runs": as_dict(forecasts)} | notes)
         else:
             print_forecasts(plan, forecasts)

@@ -61,5 +61,5 @@ def print_forecasts(plan: Plan, forecasts: Mapping[str, Forecast]) -> None:
     console = Console()
     console.print(text_table(columns, [row(*item) for item in forecasts.items()], title))
     console.print(summarize(plan, forecasts), style="dim")
-    for note in plan.problem.notes:
+    for note in plan.notes:
         console.print(note, style="dim")

@@ -148,6 +148,8 @@ def start(
         from ..peers.signing_record import carry_record
         from ..peers.timeouts import Timeouts
         from ..peers.warm_restart import prepare_folder
+        from ..privacy.ledger import check_earlier_run
+        from ..privacy.private_runs import describe_noise
         from ..records.folder_recovery import unused_path
         from ..records.write_check import check_writable
         from .net_progress import show_site_progress
@@ -165,6 +167,8 @@ def start(
                 f"started with --restart"
             )
         elif onward:
+            if federation.privacy is not None:
+                check_earlier_run(bundle, folder)
             with private_files():
                 earlier_folder = prepare_folder(folder)
             note = f"the earlier run is now in {earlier_folder}; " if earlier_folder else ""
@@ -179,11 +183,14 @@ def start(
         command = f"diamond net start {bundle}" + f" --problem {problem}" * bool(problem)
         command += f" --data {data}" * bool(data)
         problem_built = build_problem(component, site.me.name)
+        algorithm = federation.algorithm.build()
+        if noise := describe_noise(algorithm, problem_built, federation.rounds):
+            print_message(noise)
         with private_files(), show_site_progress(names, federation.rounds, quiet) as watch:
             final = run(
                 problem_built,
                 federation.build_network(),
-                federation.algorithm.build(),
+                algorithm,
                 federation.rounds,
                 bundle,
                 folder,

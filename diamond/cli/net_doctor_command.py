@@ -49,6 +49,7 @@ def doctor(
         from ..peers.routes import describe_route
         from ..peers.site_agent import Agent
         from ..peers.timeouts import Timeouts
+        from ..privacy.private_runs import describe_noise
 
         digests: dict[str, str] = {}
         if problem or federation.problem:
@@ -62,6 +63,8 @@ def doctor(
             policy = describe_policy(*settings)
             digests = compute_digests(agent, federation.rounds, policy)
             estimates = estimate_resources(agent, federation.every, federation.missing)
+            if noise := describe_noise(agent.algorithm, problem_built, federation.rounds):
+                print_message(noise)
             disk, memory = map(format_bytes, estimates)
             print_message(
                 f"messages and checkpoints take at most {disk} of disk and {memory} of memory"

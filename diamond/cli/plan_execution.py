@@ -40,7 +40,7 @@ def execute_and_report(
     if not is_first_process():
         plan.run_as_follower()
         return
-    for note in () if quiet else plan.problem.notes:
+    for note in () if quiet else plan.notes:
         print_message(note, "dim")
     check_writable(plan.path, plan.checkpoint_bytes)
     compiled: dict[str, float] = {}

@@ -16,7 +16,7 @@ class PrivacySection(BaseModel):
     """Differential privacy of everything that a site sends, as of `diamond.private`.
 
     Attributes:
-        epsilon: Budget of one row of a site, over the whole run.
+        epsilon: Budget of one row of a site, over all runs of the federation.
         delta: Probability with which the budget may not hold.
         clip: Largest norm of a direction; a number, or a table with x, y and z.
         clipping: "row", "whole", or "auto": by row if the method allows it.

@@ -13,6 +13,7 @@ from ..core.sampling import Sampling, key
 from ..hardware.compiler import compile_fast
 from ..interface.round_interface import Algorithm
 from ..metrics.divergence import Diverged, describe_first_nonfinite, directions, explain_divergence
+from ..privacy.private_runs import compare_noise, privacy_of
 from ..problem import Objectives
 from ..records.run import Run
 from ..schedules.deferred import ObjectivesByBatch
@@ -29,7 +30,7 @@ def divergence_error(
     quantity = describe_first_nonfinite(
         steps.context.consensus.local("lost", measure)[0], after.state
     )
-    cause = explain_divergence(steps.context, steps.algorithm, t, good.state)
+    cause = explain_cause(steps, t, good.state)
     network = steps.context.network
     if network is not None and (limit := network.mask_limit) is not None:
         cause += f"; or a message had a number above {limit:.7g}, the limit of masked sums"
@@ -38,6 +39,15 @@ def divergence_error(
         f"round is kept in `run` of this error"
     )
     return Diverged(message, t, quantity, replace(run, status="diverged", message=message))
+
+
+def explain_cause(steps: StepPolicy, t: int, state: Any) -> str:
+    """Explain the likely cause: noise of privacy if it is larger than directions, or the steps."""
+    requested, problem = steps.requested, steps.context.problem
+    private = privacy_of(requested)
+    if private is not None and private.plan(requested, problem).noise > 1:
+        return f"noise for privacy is the likely cause. {compare_noise(requested, problem)}"
+    return explain_divergence(steps.context, steps.algorithm, t, state)
 
 
 def _measure_nonfinite(

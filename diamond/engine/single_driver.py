@@ -16,7 +16,6 @@ from ..metrics.divergence import (
     Diverged,
     cause_of_nonfinite,
     describe_nonfinite,
-    explain_divergence,
     nonfinite_measures,
 )
 from ..metrics.evaluations import Every, is_evaluation
@@ -25,7 +24,7 @@ from ..network import Network
 from ..problem import Problem
 from ..records.run import Run
 from ..records.snapshot import Snapshot
-from .divergence_diagnosis import divergence_error
+from .divergence_diagnosis import divergence_error, explain_cause
 from .driver import Driver
 from .host_rollback_policy import HostRollbackPolicy
 from .recorder import OnEvaluation
@@ -153,12 +152,10 @@ class SingleDriver(Driver):
         gathered = self._gather(self.progress)
         if cause is None and not last and largest_norm(gathered) > EXPLODED:
             return
-        cause = cause or explain_divergence(
-            self.policy.context, self.policy.algorithm, self.t, gathered.state
-        )
+        cause = cause or explain_cause(self.policy, self.t, gathered.state)
         message = f"diverged by round {self.t}: {description}; {cause}"
         run = replace(self.run(), status="diverged", message=message)
-        raise Diverged(message, self.t, description, run)
+        raise Diverged(message, self.t, description, run, rounds_made=self.t)
 
     def run(self) -> Run:
         """Return the run in its present state."""
@@ -188,7 +185,7 @@ class SingleDriver(Driver):
         Its run is at the best point, which is finite and on the host.
         """
         t, best = int(after.t) - 1, self.recorder.best
-        cause = explain_divergence(self.policy.context, self.policy.algorithm, t, after.state)
+        cause = explain_cause(self.policy, t, after.state)
         run = replace(self.recorder.run(self._gather(after)), status="diverged", state=None)
         if best is None:
             place = "x and y of `run` of this error are not finite"

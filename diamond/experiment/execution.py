@@ -15,7 +15,7 @@ from ..metrics.divergence import Diverged
 from ..metrics.stopping import stop_reason
 from ..privacy.private_runs import describe_privacy
 from ..problem import Problem
-from ..records.folder_recovery import read_manifest
+from ..records.folder_recovery import last_round, read_manifest
 from ..records.folder_writer import Writer
 from ..records.manifest import (
     RunOrigin,
@@ -84,18 +84,23 @@ def execute(
         if jax.process_count() > 1:
             start_followers(saved)
         try:
-            run, status, message = _simulate(writer, job, problem, listener, stopped, saved)
+            run, status, message, rounds = _simulate(writer, job, problem, listener, stopped, saved)
         except BaseException as error:
             is_interrupt = isinstance(error, KeyboardInterrupt)
             message = "" if is_interrupt else f"{type(error).__name__}: {error}"
+            rounds = max(last_round(writer.metrics.lines()), 0)
             writer.update_manifest(
-                status="interrupted", message=message, wall_seconds=writer.wall_seconds
+                status="interrupted",
+                message=message,
+                wall_seconds=writer.wall_seconds,
+                **_spent_privacy(job, problem, rounds),
             )
             raise
         end = final_fields(
             run, status, message, writer.wall_seconds, writer.final_digest(run.x, run.y)
         )
         end["compile_seconds"] += compiled
+        end |= _spent_privacy(job, problem, rounds)
         manifest = writer.update_manifest(**end)
     listener.end(job.name, manifest)
     return manifest
@@ -131,8 +136,13 @@ def _initial_manifest(writer: Writer, job: Job, problem: Problem) -> Manifest:
     manifest = initial_manifest(
         _describe_origin(job, writer.path), problem, experiment.network[0].build(), *settings
     )
-    privacy = describe_privacy(algorithm, problem, rounds)
-    return manifest if privacy is None else manifest | {"privacy": privacy}
+    return manifest | _spent_privacy(job, problem, 0)
+
+
+def _spent_privacy(job: Job, problem: Problem, rounds: int) -> Manifest:
+    """Return what `rounds` rounds spend, as a field of the manifest."""
+    privacy = describe_privacy(job.experiment.algorithm[0].build(), problem, rounds)
+    return {} if privacy is None else {"privacy": privacy}
 
 
 def _record_changes(
@@ -158,8 +168,8 @@ def _simulate(
     listener: ProgressListener,
     stopped: Callable[[], bool],
     saved: Snapshot | None,
-) -> tuple[Run, str, str]:
-    """Simulate; return the run, its status and the message of the status."""
+) -> tuple[Run, str, str, int]:
+    """Simulate; return the run, its status, the message of the status, and the rounds made."""
     experiment = job.experiment
 
     def progress(saved: Snapshot) -> None:
@@ -191,9 +201,9 @@ def _simulate(
                 measure=experiment.measure,
                 on_stage=lambda message: listener.stage(job.name, message),
             )
-            return run, "finished", run.message
+            return run, "finished", run.message, run.rounds
         except Diverged as error:
-            return error.run, "diverged", str(error)
+            return error.run, "diverged", str(error), error.rounds_made
         except StateMismatch as error:
             message = (
                 f"{error}; it was written by another version: start the run again in a new folder"

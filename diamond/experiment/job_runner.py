@@ -14,6 +14,7 @@ from ..config.validation_errors import BadExperiment, Mistake
 from ..core.sampling import key
 from ..engine.forecast import Forecast, forecast
 from ..hardware.memory import TooLarge
+from ..privacy.private_runs import describe_noise
 from ..problem import Problem
 from ..records.checkpoint import replace_file
 from ..records.folder_lock import FolderBusy
@@ -50,6 +51,19 @@ class Plan(NamedTuple):
         leaves = jax.tree.leaves(jax.eval_shape(self.problem.init, key(0)))
         copy_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) * self.problem.agents
         return COPIES * copy_bytes * len(self.jobs)
+
+    @property
+    def notes(self) -> list[str]:
+        """Return remarks about the rows, and about the noise of private methods."""
+        experiment, is_alone = self.experiment, len(self.experiment.algorithm) == 1
+        noises = {
+            part.label: describe_noise(part.build(), self.problem, experiment.rounds)
+            for part in (experiment.algorithm if experiment.privacy is not None else [])
+        }
+        return [
+            *self.problem.notes,
+            *(noise if is_alone else f"{label}: {noise}" for label, noise in noises.items()),
+        ]
 
     def forecasts(self, skip_failures: bool = False) -> dict[str, Forecast]:
         """Forecast the cost of each run; one seed is tried, since seeds cost the same.

@@ -22,11 +22,17 @@ NEED_SOLUTION = ("stationarity", "lower_error", "metric", "definition1", "upper_
 
 
 class Diverged(RuntimeError):
-    """Error of a run that diverged; `run` holds the last finite state and the history."""
+    """Error of a run that diverged; `run` holds the last finite state and the history.
 
-    def __init__(self, message: str, round: int, quantity: str, run: Run):
+    `rounds_made` counts the round that diverged.
+    """
+
+    def __init__(
+        self, message: str, round: int, quantity: str, run: Run, rounds_made: int | None = None
+    ):
         super().__init__(message)
         self.round, self.quantity, self.run = round, quantity, run
+        self.rounds_made = round + 1 if rounds_made is None else rounds_made
 
 
 def directions(estimate: Any) -> tuple[Any, Any]:

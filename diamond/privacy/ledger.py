@@ -220,7 +220,7 @@ def open_ledger(folder: Path | None, run_folder: Path | None, terms: LedgerTerms
             f"{REMEDY}"
         )
     for source, seen in heads.items():
-        if seen not in (LedgerHead(n, e["chain"]) for n, e in enumerate(entries, 1)):
+        if seen not in _heads(entries):
             raise LedgerMismatch(
                 f"{path} has {head.lines} lines, and not line {seen.lines} of {source}: it is "
                 f"another ledger or an older copy, which does not have all that was spent; {REMEDY}"
@@ -244,6 +244,25 @@ def open_ledger(folder: Path | None, run_folder: Path | None, terms: LedgerTerms
     if not run.rounds:
         ledger.check_budget(0)
     return ledger
+
+
+def check_earlier_run(folder: Path, run_folder: Path) -> None:
+    """Reject a run whose last x would be sent, unless the ledger in `folder` has its messages."""
+    path, copy = folder / LEDGER_FILE, run_folder / LEDGER_FILE
+    if not run_folder.exists():
+        return
+    entries = _read_chain(path.read_bytes())[0] if path.exists() else []
+    head = _read_chain(copy.read_bytes())[1] if copy.exists() else None
+    if head not in _heads(entries):
+        raise LedgerMismatch(
+            f"the run in {run_folder} is not in {path}, and its last x would be sent without "
+            f"noise: start all sites with --restart"
+        )
+
+
+def _heads(entries: Sequence[dict[str, Any]]) -> list[LedgerHead]:
+    """Return the head after each line."""
+    return [LedgerHead(lines, entry["chain"]) for lines, entry in enumerate(entries, 1)]
 
 
 def _start_ledger(folder: Path, sources: Iterable[Path]) -> None:

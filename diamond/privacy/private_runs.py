@@ -8,8 +8,10 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
 
+from ..core.pytrees import Tree
 from ..problem import Problem
 from .accountant import epsilon_after
 from .ledger import LedgerTerms
@@ -57,12 +59,35 @@ def check_private_run(
             "on_divergence='shrink' computes rounds again, each of which spends privacy: use "
             "on_divergence='stop'"
         )
-    limit = min(privacy_of(algorithm).plan(algorithm, problem).limits)
+    plan = privacy_of(algorithm).plan(algorithm, problem)
+    check_disjoint_rows(plan, problem)
+    limit = min(plan.limits)
     if rounds > limit:
         raise ValueError(
             f"{rounds} rounds overspend the privacy budget, which has {limit}: give "
             f"rounds={rounds} to diamond.private, or fewer rounds to the run"
         )
+
+
+def check_disjoint_rows(plan: Any, problem: Problem) -> None:
+    """Reject rows that are used twice where each row is charged for one part only."""
+    if not plan.by_row or problem.lower is None:
+        return
+    for agent, parts in enumerate(zip(problem.rows["train"], problem.rows["valid"])):
+        train, valid = ({row.tobytes() for row in _row_bytes(rows)} for rows in parts)
+        if shared := len(train & valid):
+            raise UnprotectedRelease(
+                f"{shared} of agent {agent}'s rows are both in its training and in its validation "
+                f"rows: they influence every release twice and are charged once. Remove them from "
+                f"one part, or use clipping='whole'"
+            )
+
+
+def _row_bytes(rows: Tree) -> np.ndarray:
+    """Return the bytes of each row."""
+    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(rows)]
+    flat = [leaf.reshape(len(leaf), -1) for leaf in leaves]
+    return np.concatenate([leaf.view(np.uint8) for leaf in flat if leaf.size], axis=1)
 
 
 def without_site_values(algorithm: Any) -> Any:
@@ -81,7 +106,9 @@ def ledger_terms(algorithm: Any, problem: Problem) -> LedgerTerms | None:
     estimator = privacy_of(algorithm)
     if estimator is None or estimator.budget is None:
         return None
-    (mechanism,) = estimator.plan(algorithm, problem).mechanisms
+    plan = estimator.plan(algorithm, problem)
+    check_disjoint_rows(plan, problem)
+    (mechanism,) = plan.mechanisms
     run = hashlib.sha256(np.asarray(estimator.secret, np.uint32).tobytes()).hexdigest()
     return LedgerTerms(estimator.budget.epsilon, estimator.budget.delta, mechanism, run)
 
@@ -101,3 +128,38 @@ def describe_privacy(algorithm: Any, problem: Problem, rounds: int) -> dict[str,
         "noise_multiplier": max(m.multiplier for m in mechanisms),
         "clipping": "row" if plan.by_row else "whole",
     }
+
+
+def describe_noise(algorithm: Any, problem: Problem, rounds: int) -> str:
+    """Say how large the noise of a private method is, and what alpha it allows; else nothing."""
+    estimator = privacy_of(algorithm)
+    if estimator is None or estimator.budget is None:
+        return ""
+    budget, plan = estimator.budget, estimator.plan(algorithm, problem)
+    multiplier = max(mechanism.multiplier for mechanism in plan.mechanisms)
+    return (
+        f"privacy: epsilon = {budget.epsilon:g}, delta = {budget.delta:g} and {rounds:,} rounds "
+        f"need a noise multiplier of {multiplier:.3g} with clipping "
+        f"{'by row' if plan.by_row else 'whole'}. {compare_noise(algorithm, problem)}"
+    )
+
+
+def compare_noise(algorithm: Any, problem: Problem) -> str:
+    """Compare the noise of a private method with its directions; say what alpha it allows."""
+    estimator = privacy_of(algorithm)
+    noise, clip = estimator.plan(algorithm, problem).noise, float(estimator.clip.x)
+    comparison = (
+        f"The noise in a site's direction of x has norm {noise * clip:.3g}, the direction itself "
+        f"at most {clip:g}, the clip"
+    )
+    if noise <= 1:
+        return f"{comparison}; the noise needs no smaller alpha"
+    alpha = algorithm.schedule_values(0).get("alpha")
+    advice = f"divide alpha by about {noise:.2g}"
+    if alpha is not None:
+        advice = (
+            f"alpha = {float(alpha):.3g} moves x by {float(alpha) * noise * clip:.2g} of noise in "
+            f"a round; take about {float(alpha) / noise:.2g}"
+        )
+    more_rows = ", larger batches of more rows" if estimator.plan(algorithm, problem).by_row else ""
+    return f"{comparison}: {advice}, or fewer rounds, a larger epsilon{more_rows}"

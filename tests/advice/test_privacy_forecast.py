@@ -1,6 +1,7 @@
 """The forecast of a privacy budget against noise that is drawn, and its scaling."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 import diamond
 from diamond import theory
-from diamond.advice.privacy_forecast import forecast_privacy
+from diamond.advice.privacy_forecast import can_be_private, forecast_privacy
 from diamond.cli import app
 from diamond.config import experiment_file
 from diamond.privacy.accountant import Mechanism, Release, epsilon_after
@@ -50,6 +51,15 @@ def test_more_rounds_need_more_noise_and_leave_the_same_error():
     assert same.error > 2 and same.verdict == "little can be learned"
 
 
+def test_methods_that_refuse_privacy_are_not_recommended():
+    problem = quad(agents=3)
+    options = {"epsilon": 2.0, "rounds": 10}
+    assert can_be_private(diamond.dsgd(batch=4), problem, options)
+    assert not can_be_private(diamond.gt_saga(batch=4), problem, options)
+    assert not can_be_private(diamond.stable(batch=4), problem, options)
+    assert not can_be_private(diamond.dsgd(batch=4), problem, options | {"clipping": "row"})
+
+
 def test_what_a_budget_allows_is_printed(tmp_path, monkeypatch):
     """Every line has a multiplier with which its rounds spend the budget, and hardly less."""
     monkeypatch.setattr(theory, "estimate", lambda *words, **named: None)
@@ -64,6 +74,8 @@ def test_what_a_budget_allows_is_printed(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.replace("│", " ").split())
     assert "what epsilon = 4 allows: noise in the sites' mean direction of x" in text
+    assert re.search(r'in the file: algorithm = {name = "dsgd", alpha = [\d.e-]+, beta = ', text)
+    assert "a private run takes given step sizes only" in text
     experiment = experiment_file.load(file)
     algorithm, problem = experiment.algorithm[0].build(), experiment.problem.build()
     forecasts = forecast_privacy(algorithm, problem, 100)

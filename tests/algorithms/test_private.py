@@ -296,3 +296,18 @@ def test_stops_and_rollbacks_that_depend_on_rows_are_refused():
         diamond.simulate(*inputs, stop={"upper_loss": 0.1}, progress=False)
     with pytest.raises(ValueError, match="computes rounds again"):
         diamond.simulate(*inputs, on_divergence="shrink", progress=False)
+
+
+def test_rows_in_both_parts_are_refused_by_row():
+    """Such a row influences every release twice, and a row is charged for one part only."""
+    algorithm = diamond.soba(alpha=0.1, beta=0.1, delta=0.1, batch=5)
+    network = diamond.network.ring(AGENTS)
+    train, valid = make_rows(0), make_rows(1)
+    for name in ("a", "b"):
+        valid[1][name][:2] = train[1][name][4:6]
+    problem = bilevel(train, valid)
+    private = diamond.private(algorithm, rounds=2)
+    with pytest.raises(ValueError, match="2 of agent 1's rows are both in its training and in"):
+        diamond.simulate(problem, network, private, 2, progress=False)
+    whole = diamond.private(algorithm, rounds=2, clipping="whole")
+    diamond.simulate(problem, network, whole, 2, progress=False)

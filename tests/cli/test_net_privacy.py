@@ -103,6 +103,24 @@ def test_one_process_at_a_time_runs_a_bundle(private_trial, command):
     assert "another process is running it" in " ".join(result.output.split())
 
 
+def test_the_last_x_of_a_run_without_privacy_is_not_sent(private_trial, command):
+    folder = private_trial / "runs" / "trial" / "north"
+    folder.mkdir(parents=True)
+    result = command(*start_words(private_trial, "--onward"))
+    assert result.exit_code == BAD_INPUT, result.output
+    assert "its last x would be sent without noise" in " ".join(result.output.split())
+    assert folder.exists()  # and it is not set aside
+
+
+def test_doctor_and_start_say_how_large_the_noise_is(private_trial, command):
+    start = start_words(private_trial, "--share-loss")  # ends before anything is sent
+    doctor = ["doctor", private_trial / "trial" / "north", *start[4:8], "--connect", "0.1"]
+    for words in (start, doctor):
+        text = " ".join(command(*words).output.split())
+        assert "privacy: epsilon = 3, delta = 1e-05 and 1,000 rounds need a noise" in text
+        assert "The noise in a site's direction of x has norm" in text
+
+
 def test_the_loss_of_a_private_site_is_not_shared(private_trial, command):
     result = command(*start_words(private_trial, "--share-loss"))
     assert result.exit_code == BAD_INPUT, result.output

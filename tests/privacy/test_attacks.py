@@ -106,9 +106,9 @@ def start_scalar(key):
     return jnp.zeros(1)
 
 
-def one_site(first):
+def one_site(first, rows=ROWS):
     """A site whose first row alone has a gradient: nothing but noise hides it."""
-    rows = [{"b": np.array([first, *np.zeros(ROWS - 1)])}]
+    rows = [{"b": np.array([first, *np.zeros(rows - 1)])}]
     return diamond.Problem(membership_loss, None, start_scalar, rows, shuffle=False)
 
 
@@ -130,13 +130,14 @@ def total_release(method, objectives, secret):
 all_releases = jax.jit(jax.vmap(total_release, (None, None, 0)))
 
 
-def scores(private, runs, clipping, share=1.0):
+def scores(private, runs, clipping, rows, share=1.0):
     """What a neighbour adds up, with the row and otherwise, for many keys; `share` of the noise.
 
-    By row, the row is absent otherwise; whole, another one is there with the opposite direction.
+    By row, a row without a direction is there otherwise: the number of rows is public. Whole,
+    another one is there with the opposite direction.
     """
     for number, first in enumerate((1e3, 0.0 if clipping == "row" else -1e3)):
-        problem = one_site(first)
+        problem = one_site(first, rows)
         method = jax.tree.map(jnp.asarray, private.specialize(problem))
         weaker = replace(method.estimator, multiplier=share * method.estimator.multiplier)
         secrets = jax.random.bits(key(7 + number), (runs, 4), jnp.uint32)
@@ -171,22 +172,24 @@ def area_under_curve(present, absent):
     return (ranks.sum() - len(present) * (len(present) + 1) / 2) / (len(present) * len(absent))
 
 
-@pytest.mark.parametrize("clipping", ["row", "whole"])
-def test_membership_is_hidden_as_far_as_epsilon_says_and_the_audit_agrees(clipping):
+@pytest.mark.parametrize(
+    ("clipping", "rows", "batch"), [("row", ROWS, 3), ("row", 5, 5), ("whole", ROWS, ROWS)]
+)
+def test_membership_is_hidden_as_far_as_epsilon_says_and_the_audit_agrees(clipping, rows, batch):
     """AUC at most e^eps / (1 + e^eps); the audited epsilon never above the accountant's.
 
     An audit that cannot fail shows nothing: with a sixth of the noise it exceeds the claim.
     """
     runs = 5_000
-    algorithm = diamond.dsgd(alpha=ALPHA, batch=3 if clipping == "row" else ROWS)
+    algorithm = diamond.dsgd(alpha=ALPHA, batch=batch)
     for epsilon in (1.0, 4.0):
         private = diamond.private(algorithm, epsilon, clip=0.5, rounds=ROUNDS, clipping=clipping)
-        (mechanism,) = private.estimator.plan(private, one_site(0.0)).mechanisms
+        (mechanism,) = private.estimator.plan(private, one_site(0.0, rows)).mechanisms
         claimed = epsilon_after(mechanism, ROUNDS, private.estimator.budget.delta)
         assert claimed == pytest.approx(epsilon, rel=2e-3) and claimed <= epsilon
-        present, absent = scores(private, runs, clipping)
+        present, absent = scores(private, runs, clipping, rows)
         area = area_under_curve(present, absent)
         assert area <= math.exp(epsilon) / (1 + math.exp(epsilon))
         assert 0.51 < area < 0.62 or epsilon > 1  # near chance, but the row has some effect
         assert audited_epsilon(present, absent, 1e-5) <= claimed
-        assert audited_epsilon(*scores(private, runs, clipping, 1 / 6), 1e-5) > claimed
+        assert audited_epsilon(*scores(private, runs, clipping, rows, 1 / 6), 1e-5) > claimed

@@ -18,6 +18,7 @@ from diamond.privacy.ledger import (
     BudgetExhausted,
     LedgerMismatch,
     LedgerTerms,
+    check_earlier_run,
     open_ledger,
     read_or_create_key,
     write_genesis,
@@ -171,6 +172,18 @@ def test_the_ledger_of_a_cloned_bundle_is_refused_in_the_folder_of_a_run(bundle,
     fill(open_ledger(clone, tmp_path / "other", TERMS._replace(run="clone")), range(3))
     with pytest.raises(LedgerMismatch, match="another ledger or an older copy"):
         open_ledger(clone, tmp_path / "run", TERMS)
+
+
+def test_the_last_x_of_a_run_is_sent_again_only_if_the_ledger_has_its_messages(bundle, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    write_genesis(other, "trial", "north")
+    fill(open_ledger(bundle, tmp_path / "run", TERMS), range(1))
+    open_ledger(other, None, TERMS)
+    check_earlier_run(bundle, tmp_path / "run")
+    check_earlier_run(bundle, tmp_path / "lost")
+    with pytest.raises(LedgerMismatch, match="would be sent without noise"):
+        check_earlier_run(other, tmp_path / "run")
 
 
 def test_without_a_first_line_no_ledger_starts(bundle):

@@ -4,6 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
+
 from ...privacy.accountant import Mechanism, Release, calibrate_multiplier, rounds_within
 from ...privacy.private_runs import UnprotectedRelease
 from ...problem import Problem
@@ -29,6 +32,7 @@ class PrivacyPlan(NamedTuple):
     released: str
     mechanisms: list[Mechanism]  # of each agent
     limits: list[int]  # rounds within the budget of each agent
+    noise: float  # norm of the noise in the direction of x of the noisiest agent / clip
 
 
 def plan_privacy(method: Any, problem: Problem) -> PrivacyPlan:
@@ -66,7 +70,20 @@ def plan_privacy(method: Any, problem: Problem) -> PrivacyPlan:
         assert limit is not None
         mechanisms.append(mechanism)
         limits.append(limit)
-    return PrivacyPlan(by_row, released, mechanisms, limits)
+    multipliers = [mechanism.multiplier for mechanism in mechanisms]
+    noise = max(m * s for m, s in zip(multipliers, _noise_norms(method, problem, by_row, released)))
+    return PrivacyPlan(by_row, released, mechanisms, limits, noise)
+
+
+def _noise_norms(method: Any, problem: Problem, by_row: bool, released: str) -> list[float]:
+    """Return the norm of the noise in each agent's direction of x for multiplier 1, over clip."""
+    size = sum(leaf.size for leaf in jax.tree.leaves(problem.start(0)[0]))
+    together = next(set(s.names) & set(released) for s in method.stages if s.moves_x)
+    fewest = np.minimum(problem.counts("train"), problem.counts("valid"))
+    rows = fewest if method.estimator.full else np.minimum(method.batch, fewest)
+    spread = 1 / rows if by_row else np.full(problem.agents, 2.0)
+    norms: list[float] = (spread * math.sqrt(len(together) * size)).tolist()
+    return norms
 
 
 def _is_by_row(method: Any, clipping: str) -> bool:

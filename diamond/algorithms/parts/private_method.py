@@ -30,8 +30,9 @@ def private(
 
     Directions are clipped and Gaussian noise is added before anything is mixed, tracked or
     averaged. One row of one site is protected: all messages of the run together are
-    (epsilon, delta)-differentially private. By row, the site of a run may or may not have that
-    row; whole, all its rows may be others (`docs/explanation/privacy.md`).
+    (epsilon, delta)-differentially private. By row, the row may be replaced by nothing, a row whose
+    direction is 0, and the number of rows is public; whole, all rows may be others
+    (`docs/explanation/privacy.md`).
 
     Args:
         algorithm: a composed method with a given alpha; by row, with all step sizes given.
