@@ -209,7 +209,8 @@ def open_ledger(folder: Path | None, run_folder: Path | None, terms: LedgerTerms
     if run_folder is not None:
         run_folder.mkdir(parents=True, exist_ok=True)
         copy = run_folder / LEDGER_FILE
-        heads |= {copy: _read_chain(copy.read_bytes())[1]} if copy.exists() else {}
+        seen = _read_chain(copy.read_bytes())[1] if copy.exists() else LedgerHead(0, "")
+        heads |= {copy: seen} if seen.lines else {}
     if not path.exists():
         _start_ledger(folder, heads)
     data = path.read_bytes()
@@ -223,7 +224,8 @@ def open_ledger(folder: Path | None, run_folder: Path | None, terms: LedgerTerms
         if seen not in _heads(entries):
             raise LedgerMismatch(
                 f"{path} has {head.lines} lines, and not line {seen.lines} of {source}: it is "
-                f"another ledger or an older copy, which does not have all that was spent; {REMEDY}"
+                f"another ledger or an older copy, which does not have all that was spent; "
+                f"{REMEDY}, whose first run starts with --restart"
             )
     runs = _read_runs(path, entries)
     if any(k[0] == terms.run and k[1] != terms.mechanism and runs[k].rounds for k in runs):
@@ -239,7 +241,9 @@ def open_ledger(folder: Path | None, run_folder: Path | None, terms: LedgerTerms
         budget = {"epsilon": terms.epsilon, "delta": terms.delta}
         files.append({"run": terms.run, **budget, "mechanism": _mechanism_json(terms.mechanism)})
     run = runs.pop(key, RunSpending(terms.mechanism))
-    earlier = tuple(Spending(other.mechanism, other.rounds) for other in runs.values() if other.rounds)
+    earlier = tuple(
+        Spending(other.mechanism, other.rounds) for other in runs.values() if other.rounds
+    )
     ledger = PrivacyLedger(terms, run, earlier, files)
     if not run.rounds:
         ledger.check_budget(0)

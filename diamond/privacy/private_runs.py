@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from ..core.pytrees import Tree
+from ..hardware.processes import raise_in_all_processes
 from ..problem import Problem
 from .accountant import epsilon_after
 from .ledger import LedgerTerms
@@ -73,14 +74,19 @@ def check_disjoint_rows(plan: Any, problem: Problem) -> None:
     """Reject rows that are used twice where each row is charged for one part only."""
     if not plan.by_row or problem.lower is None:
         return
-    for agent, parts in enumerate(zip(problem.rows["train"], problem.rows["valid"])):
-        train, valid = ({row.tobytes() for row in _row_bytes(rows)} for rows in parts)
-        if shared := len(train & valid):
-            raise UnprotectedRelease(
-                f"{shared} of agent {agent}'s rows are both in its training and in its validation "
-                f"rows: they influence every release twice and are charged once. Remove them from "
-                f"one part, or use clipping='whole'"
+    train_rows, valid_rows = (problem.rows[part].loaded for part in ("train", "valid"))
+    with raise_in_all_processes():
+        for agent, rows in train_rows.items():
+            train, valid = (
+                {row.tobytes() for row in _row_bytes(part)} for part in (rows, valid_rows[agent])
             )
+            if shared := len(train & valid):
+                owner = f" of agent {agent}" if problem.agents > 1 else ""
+                raise UnprotectedRelease(
+                    f"{shared} rows{owner} are both training and validation rows: they influence "
+                    f"every release twice and are charged once. Remove them from one part, or use "
+                    f"clipping='whole'"
+                )
 
 
 def _row_bytes(rows: Tree) -> np.ndarray:
@@ -147,19 +153,20 @@ def describe_noise(algorithm: Any, problem: Problem, rounds: int) -> str:
 def compare_noise(algorithm: Any, problem: Problem) -> str:
     """Compare the noise of a private method with its directions; say what alpha it allows."""
     estimator = privacy_of(algorithm)
-    noise, clip = estimator.plan(algorithm, problem).noise, float(estimator.clip.x)
+    plan, clip = estimator.plan(algorithm, problem), float(estimator.clip.x)
+    norm = plan.noise * clip
     comparison = (
-        f"The noise in a site's direction of x has norm {noise * clip:.3g}, the direction itself "
-        f"at most {clip:g}, the clip"
+        f"The noise in a site's direction of x has norm {norm:.3g}, the direction itself at most "
+        f"{clip:g}, the clip"
     )
-    if noise <= 1:
+    if plan.noise <= 1:
         return f"{comparison}; the noise needs no smaller alpha"
-    alpha = algorithm.schedule_values(0).get("alpha")
-    advice = f"divide alpha by about {noise:.2g}"
-    if alpha is not None:
+    advice = "give smaller steps of x"
+    if algorithm.x.optimizer is None:
+        alpha = float(algorithm.x.step(0))
         advice = (
-            f"alpha = {float(alpha):.3g} moves x by {float(alpha) * noise * clip:.2g} of noise in "
-            f"a round; take about {float(alpha) / noise:.2g}"
+            f"alpha = {alpha:.3g} moves x by {alpha * norm:.2g} of noise in a round; give about "
+            f"{alpha / plan.noise:.2g}"
         )
-    more_rows = ", larger batches of more rows" if estimator.plan(algorithm, problem).by_row else ""
-    return f"{comparison}: {advice}, or fewer rounds, a larger epsilon{more_rows}"
+    more_rows = ", larger batches" if plan.by_row else ""
+    return f"{comparison}: {advice}, fewer rounds{more_rows} or a larger epsilon"

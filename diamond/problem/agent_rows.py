@@ -51,6 +51,11 @@ class AgentRows(Sequence[Tree]):
             )
         return self._rows[agent]
 
+    @property
+    def loaded(self) -> dict[int, Tree]:
+        """Rows of the agents that this process has, by agent."""
+        return dict(self._rows)
+
     def load(self, agents: Iterable[int]) -> None:
         """Load the rows of these agents, if they were given."""
         for agent in sorted(self._sources.keys() & set(agents)):

@@ -307,7 +307,7 @@ def test_rows_in_both_parts_are_refused_by_row():
         valid[1][name][:2] = train[1][name][4:6]
     problem = bilevel(train, valid)
     private = diamond.private(algorithm, rounds=2)
-    with pytest.raises(ValueError, match="2 of agent 1's rows are both in its training and in"):
+    with pytest.raises(ValueError, match="2 rows of agent 1 are both training and validation rows"):
         diamond.simulate(problem, network, private, 2, progress=False)
     whole = diamond.private(algorithm, rounds=2, clipping="whole")
     diamond.simulate(problem, network, whole, 2, progress=False)

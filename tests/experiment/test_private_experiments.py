@@ -19,29 +19,29 @@ rounds = 20
 every = 1
 problem = {{kind = "quadratic", agents = 3}}
 network = "ring:3"
-algorithm = {{name = "dsgd", alpha = {alpha}, beta = 0.1, batch = 4}}
+algorithm = {{name = "dsgd", alpha = {alpha}, {beta}batch = 4}}
 privacy = {{epsilon = 8, clip = {clip}}}
 """
 
 
-def invoke(folder, command, alpha, clip=1.0):
+def invoke(folder, command, alpha, beta="beta = 0.1, ", clip=1.0):
     """Run a command on the file; return its words, exit code and the folder of the run."""
     file = folder / "mine.toml"
-    file.write_text(FILE.format(alpha=alpha, clip=clip))
+    file.write_text(FILE.format(alpha=alpha, beta=beta, clip=clip))
     words = [command, str(file)] + (["--out", str(folder / "runs")] if command == "run" else [])
     result = CliRunner().invoke(app, words)
     return " ".join(result.output.split()), result.exit_code
 
 
 def test_check_says_how_large_the_noise_is_and_what_alpha_it_allows(tmp_path):
-    text, code = invoke(tmp_path, "check", 0.1)
+    text, code = invoke(tmp_path, "check", 0.1, beta="")  # learned, which stays at each site
     assert code == 0, text
     multiplier = float(re.search(r"need a noise multiplier of ([\d.]+)", text)[1])
     spent = epsilon_after(Mechanism(multiplier, (Release(1.0, 1),)), 20, 1e-5)
     assert spent == pytest.approx(8, rel=0.01)
     norm = float(re.search(r"direction of x has norm ([\d.]+)", text)[1])
     assert norm > multiplier and "the direction itself at most 1, the clip" in text
-    alpha = float(re.search(r"take about ([\d.e-]+),", text)[1])
+    alpha = float(re.search(r"give about ([\d.e-]+),", text)[1])
     assert alpha == pytest.approx(0.1 / norm, rel=0.06)
 
 
@@ -51,7 +51,10 @@ def test_a_diverged_run_blames_the_noise_and_says_what_its_rounds_have_spent(tmp
     assert code == DIVERGED, text
     assert "privacy: epsilon = 8" in text  # before the run
     reason = text[text.index("mine diverged ") :]
-    assert "noise for privacy is the likely cause. The noise in a site's direction of x has norm" in reason
+    assert (
+        "noise for privacy is the likely cause. The noise in a site's direction of x has norm"
+        in reason
+    )
     assert "alpha is the likely cause" not in reason
     manifest = json.loads((tmp_path / "runs" / "mine" / "manifest.json").read_text())
     privacy = manifest["privacy"]

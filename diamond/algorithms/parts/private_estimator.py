@@ -9,7 +9,8 @@ with c the clip, m the noise multiplier and k the number of variables released t
 of x, y and z are released, so that later directions are functions of releases and of fresh rows.
 Whole, only variables that are sent are released; y and z may depend on all rows, since ||clip(d)||
 is at most c whatever the rows are. By row, the number of rows is public, and data sets are adjacent
-if a row of one is nothing in the other: its direction is 0. Momentum releases d(t) - (1 - eta) d(t-1) as one direction.
+if a row of one is nothing in the other: its direction is 0. Momentum releases d(t) - (1 - eta)
+d(t-1) as one direction.
 """
 
 from collections.abc import Sequence
