@@ -41,12 +41,10 @@ def can_be_private(algorithm: Any, problem: Problem, options: Mapping[str, Any])
     """Return whether a composed method with given step sizes can be private on this problem."""
     if not isinstance(algorithm, ComposedAlgorithm):
         return False
-    given = {
-        name: replace(variable, step=constant(1.0))
-        for name, variable in algorithm.variables.items()
-    }
+    step = constant(1.0)
+    y, z = (v and replace(v, step=step) for v in (algorithm.y, algorithm.z))
     try:
-        method = private(replace(algorithm, **given), **options)
+        method = private(replace(algorithm, x=replace(algorithm.x, step=step), y=y, z=z), **options)
         privacy_of(method).plan(method, problem)
     except ValueError:
         return False

@@ -42,12 +42,12 @@ def divergence_error(
 
 
 def explain_cause(steps: StepPolicy, t: int, state: Any) -> str:
-    """Explain the likely cause: noise of privacy if it is larger than directions, or the steps."""
-    requested, problem = steps.requested, steps.context.problem
+    """Explain the likely cause of divergence: the steps, or the noise of a private method."""
+    requested, problem, noise = steps.requested, steps.context.problem, ""
     private = privacy_of(requested)
     if private is not None and private.plan(requested, problem).noise > 1:
-        return f"noise for privacy is the likely cause. {compare_noise(requested, problem)}"
-    return explain_divergence(steps.context, steps.algorithm, t, state)
+        noise = f"noise for privacy is the likely cause. {compare_noise(requested, problem)}"
+    return explain_divergence(steps.context, steps.algorithm, t, state, noise)
 
 
 def _measure_nonfinite(

@@ -104,10 +104,17 @@ def cause_of_nonfinite(names: Collection[str], metrics: Collection[str], round: 
     return None
 
 
-def explain_divergence(context: ResolutionContext, algorithm: Algorithm, t: int, state: Any) -> str:
-    """Explain the likely cause from the curvature of the lower level at the start."""
+def explain_divergence(
+    context: ResolutionContext, algorithm: Algorithm, t: int, state: Any, noise: str = ""
+) -> str:
+    """Explain the likely cause from the curvature of the lower level at the start.
+
+    If that is stable, `noise` is the likely cause, where it is larger than directions.
+    """
     numbers = {name: float(value) for name, value in algorithm.schedule_values(t).items()}
     if not context.problem.has_lower_solution:  # no curvature of a network
+        if noise:
+            return noise
         steps = ", ".join(f"{name} = {value:.3g}" for name, value in numbers.items())
         return f"the steps are too long ({steps or 'learned ones'}): divide beta by ten, then alpha"
     start = dataclasses.replace(context, current_point=None).point
@@ -129,6 +136,8 @@ def explain_divergence(context: ResolutionContext, algorithm: Algorithm, t: int,
             f"lipschitz = {chain:.3g} lies below half of L_g = {largest:.3g}, so the chain of "
             f"eq. (5) grows; give at least {SAFETY * largest:.3g}, or None to have it estimated"
         )
+    if noise:
+        return noise
     if "alpha" not in numbers:
         return (
             "the steps were learned, and shortening them did not help: are the losses smooth, and "
