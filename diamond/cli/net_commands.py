@@ -184,7 +184,7 @@ def start(
         command += f" --data {data}" * bool(data)
         problem_built = build_problem(component, site.me.name)
         algorithm = federation.algorithm.build()
-        if noise := describe_noise(algorithm, problem_built, federation.rounds):
+        if noise := describe_noise(algorithm, problem_built):
             print_message(noise)
         with private_files(), show_site_progress(names, federation.rounds, quiet) as watch:
             final = run(

@@ -63,7 +63,7 @@ def doctor(
             policy = describe_policy(*settings)
             digests = compute_digests(agent, federation.rounds, policy)
             estimates = estimate_resources(agent, federation.every, federation.missing)
-            if noise := describe_noise(agent.algorithm, problem_built, federation.rounds):
+            if noise := describe_noise(agent.algorithm, problem_built):
                 print_message(noise)
             disk, memory = map(format_bytes, estimates)
             print_message(

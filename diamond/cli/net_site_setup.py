@@ -127,7 +127,7 @@ def report_site_errors() -> Iterator[None]:
         from ..peers.site_checkpoint import OtherRun
         from ..peers.timeouts import NeighbourTimeout
         from ..privacy.ledger import BudgetExhausted, LedgerMismatch
-        from ..privacy.private_runs import UnprotectedRelease
+        from ..privacy.private_runs import PrivacyRefusal
 
         try:
             yield
@@ -143,7 +143,7 @@ def report_site_errors() -> Iterator[None]:
             DamagedJournal,
             Refused,
             LedgerMismatch,
-            UnprotectedRelease,
+            PrivacyRefusal,
         ) as error:
             print_message(str(error), "red")
             raise typer.Exit(BAD_INPUT) from None

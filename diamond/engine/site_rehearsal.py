@@ -22,7 +22,7 @@ from ..peers.site_agent import Agent, LocalMeasure
 from ..peers.site_run_folder import SiteRunFolder
 from ..peers.timeouts import Timeouts
 from ..privacy.ledger import read_or_create_key
-from ..privacy.private_runs import UnprotectedRelease, privacy_of, with_secret
+from ..privacy.private_runs import PrivacyRefusal, privacy_of, with_secret
 from ..problem import Problem
 from ..records.folder_writer import Writer
 from ..records.manifest import RunOrigin
@@ -130,7 +130,7 @@ def run(
     site = load_bundle(bundle)
     is_private = privacy_of(algorithm) is not None
     if is_private and share_loss:
-        raise UnprotectedRelease(
+        raise PrivacyRefusal(
             "--share-loss shows the loss on this site's rows without noise, which a private run "
             "refuses: leave it out"
         )

@@ -1,6 +1,7 @@
 """Plans of experiments in folders: one run, a comparison, or the rest of an earlier one."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,15 +56,12 @@ class Plan(NamedTuple):
     @property
     def notes(self) -> list[str]:
         """Return remarks about the rows, and about the noise of private methods."""
-        experiment, is_alone = self.experiment, len(self.experiment.algorithm) == 1
-        noises = {
-            part.label: describe_noise(part.build(), self.problem, experiment.rounds)
-            for part in (experiment.algorithm if experiment.privacy is not None else [])
-        }
-        return [
-            *self.problem.notes,
-            *(noise if is_alone else f"{label}: {noise}" for label, noise in noises.items()),
-        ]
+        notes, algorithms = list(self.problem.notes), self.experiment.algorithm
+        for part in algorithms if self.experiment.privacy is not None else []:
+            with suppress(ValueError):  # the run itself is refused with the reason
+                noise = describe_noise(part.build(), self.problem)
+                notes.append(noise if len(algorithms) == 1 else f"{part.label}: {noise}")
+        return notes
 
     def forecasts(self, skip_failures: bool = False) -> dict[str, Forecast]:
         """Forecast the cost of each run; one seed is tried, since seeds cost the same.

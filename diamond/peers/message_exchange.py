@@ -9,7 +9,7 @@ from ..auto import loss_monitor
 from ..hardware.program_cache import compile_once
 from ..network.mixing.fixed_point import LimitExceeded
 from ..privacy.ledger import PrivacyLedger
-from ..privacy.private_runs import UnprotectedRelease
+from ..privacy.private_runs import PrivacyRefusal
 from . import site_rollback, warm_restart, wire_format
 from .agent_programs import LocalResult
 from .audit import LOG
@@ -104,7 +104,7 @@ class ExchangeRunner:
                 "exclude: give it a value in the algorithm"
             )
         if self.ledger is not None:
-            raise UnprotectedRelease(
+            raise PrivacyRefusal(
                 "this number is measured on the rows and sent without noise, which a private run "
                 "refuses: give all numbers of the method"
             )

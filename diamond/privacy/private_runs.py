@@ -20,8 +20,8 @@ from .ledger import LedgerTerms
 SIMULATED = 0x51A7E  # first word of the keys of noise in a simulation: they are no secret
 
 
-class UnprotectedRelease(ValueError):
-    """Error: a private site would send a value of its rows without noise."""
+class PrivacyRefusal(ValueError):
+    """Error: a run cannot be private, or would send values of rows without noise."""
 
 
 def simulated_words(agent: int) -> np.ndarray:
@@ -56,7 +56,7 @@ def check_private_run(
     if privacy_of(algorithm) is None:
         return
     if rolls_back:
-        raise ValueError(
+        raise PrivacyRefusal(
             "on_divergence='shrink' computes rounds again, each of which spends privacy: use "
             "on_divergence='stop'"
         )
@@ -64,7 +64,7 @@ def check_private_run(
     check_disjoint_rows(plan, problem)
     limit = min(plan.limits)
     if rounds > limit:
-        raise ValueError(
+        raise PrivacyRefusal(
             f"{rounds} rounds overspend the privacy budget, which has {limit}: give "
             f"rounds={rounds} to diamond.private, or fewer rounds to the run"
         )
@@ -82,7 +82,7 @@ def check_disjoint_rows(plan: Any, problem: Problem) -> None:
             )
             if shared := len(train & valid):
                 owner = f" of agent {agent}" if problem.agents > 1 else ""
-                raise UnprotectedRelease(
+                raise PrivacyRefusal(
                     f"{shared} rows{owner} are both training and validation rows: they influence "
                     f"every release twice and are charged once. Remove them from one part, or use "
                     f"clipping='whole'"
@@ -136,7 +136,7 @@ def describe_privacy(algorithm: Any, problem: Problem, rounds: int) -> dict[str,
     }
 
 
-def describe_noise(algorithm: Any, problem: Problem, rounds: int) -> str:
+def describe_noise(algorithm: Any, problem: Problem) -> str:
     """Say how large the noise of a private method is, and what alpha it allows; else nothing."""
     estimator = privacy_of(algorithm)
     if estimator is None or estimator.budget is None:
@@ -144,8 +144,8 @@ def describe_noise(algorithm: Any, problem: Problem, rounds: int) -> str:
     budget, plan = estimator.budget, estimator.plan(algorithm, problem)
     multiplier = max(mechanism.multiplier for mechanism in plan.mechanisms)
     return (
-        f"privacy: epsilon = {budget.epsilon:g}, delta = {budget.delta:g} and {rounds:,} rounds "
-        f"need a noise multiplier of {multiplier:.3g} with clipping "
+        f"privacy: epsilon = {budget.epsilon:g} and delta = {budget.delta:g} for "
+        f"{min(plan.limits):,} rounds, with a noise multiplier of {multiplier:.3g} and clipping "
         f"{'by row' if plan.by_row else 'whole'}. {compare_noise(algorithm, problem)}"
     )
 

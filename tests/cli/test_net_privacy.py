@@ -117,7 +117,7 @@ def test_doctor_and_start_say_how_large_the_noise_is(private_trial, command):
     doctor = ["doctor", private_trial / "trial" / "north", *start[4:8], "--connect", "0.1"]
     for words in (start, doctor):
         text = " ".join(command(*words).output.split())
-        assert "privacy: epsilon = 3, delta = 1e-05 and 1,000 rounds need a noise" in text
+        assert "privacy: epsilon = 3 and delta = 1e-05 for 200 rounds, with a noise" in text
         assert "The noise in a site's direction of x has norm" in text
 
 

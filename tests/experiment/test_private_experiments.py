@@ -10,7 +10,7 @@ pytest.importorskip("dp_accounting")
 from typer.testing import CliRunner
 
 from diamond.cli import app
-from diamond.cli.app import DIVERGED
+from diamond.cli.app import BAD_INPUT, DIVERGED
 from diamond.privacy.accountant import Mechanism, Release, epsilon_after
 
 FILE = """
@@ -36,13 +36,19 @@ def invoke(folder, command, alpha, beta="beta = 0.1, ", clip=1.0):
 def test_check_says_how_large_the_noise_is_and_what_alpha_it_allows(tmp_path):
     text, code = invoke(tmp_path, "check", 0.1, beta="")  # learned, which stays at each site
     assert code == 0, text
-    multiplier = float(re.search(r"need a noise multiplier of ([\d.]+)", text)[1])
+    multiplier = float(re.search(r"for 20 rounds, with a noise multiplier of ([\d.]+)", text)[1])
     spent = epsilon_after(Mechanism(multiplier, (Release(1.0, 1),)), 20, 1e-5)
     assert spent == pytest.approx(8, rel=0.01)
     norm = float(re.search(r"direction of x has norm ([\d.]+)", text)[1])
     assert norm > multiplier and "the direction itself at most 1, the clip" in text
     alpha = float(re.search(r"give about ([\d.e-]+),", text)[1])
     assert alpha == pytest.approx(0.1 / norm, rel=0.06)
+
+
+def test_a_run_that_cannot_be_private_is_refused_with_the_reason(tmp_path):
+    text, code = invoke(tmp_path, "run", 0.1, clip='1.0, clipping = "row"')
+    assert code == BAD_INPUT, text
+    assert "implicit directions are no average over rows: use clipping='whole'" in text
 
 
 def manifest_of(folder):

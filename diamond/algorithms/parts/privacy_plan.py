@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from ...privacy.accountant import Mechanism, Release, calibrate_multiplier, rounds_within
-from ...privacy.private_runs import UnprotectedRelease
+from ...privacy.private_runs import PrivacyRefusal
 from ...problem import Problem
 from ...schedules.learned import learned_names
 from .communication_rules import Local
@@ -42,7 +42,7 @@ def plan_privacy(method: Any, problem: Problem) -> PrivacyPlan:
     estimator = method.estimator
     budget: PrivacyBudget = estimator.budget
     if problem.streams:
-        raise ValueError(
+        raise PrivacyRefusal(
             "privacy is that of stored rows, and a stream has none: give rows as arrays"
         )
     by_row = _is_by_row(method, budget.clipping)
@@ -52,7 +52,7 @@ def plan_privacy(method: Any, problem: Problem) -> PrivacyPlan:
     released = "".join(method.variables) if by_row else shared
     learned = learned_names(method)
     if learned and (by_row or shared != "x"):
-        raise UnprotectedRelease(
+        raise PrivacyRefusal(
             f"{', '.join(sorted(learned))} would be learned from unprotected rows, and y and z are "
             f"released: give all step sizes, or use clipping='whole' with a personal lower level"
         )
@@ -89,7 +89,7 @@ def _noise_norms(method: Any, problem: Problem, by_row: bool, released: str) -> 
 def _is_by_row(method: Any, clipping: str) -> bool:
     can_split = bool(method.directions.splits_levels)
     if clipping == "row" and not can_split:
-        raise ValueError(
+        raise PrivacyRefusal(
             f"{type(method.directions).__name__.lower()} directions are no average over rows: use "
             f"clipping='whole', or a method whose z is a variable, such as diamond.soba()"
         )
