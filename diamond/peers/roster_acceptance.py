@@ -18,13 +18,15 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 
+from ..core.parsing import refuse_unreadable
 from ..network import Network
-from ..network.membership_epochs import Epoch
+from ..network.membership_epochs import Epoch, check_epoch
 from ..records import checkpoint
 from . import wire_format
 from .call_errors import Refused
@@ -50,8 +52,19 @@ def save_accepted(folder: Path, signed: SignedRoster) -> None:
 
 
 def roster_epochs(roster: Roster, build: Callable[[Mapping[str, Any]], Network]) -> list[Epoch]:
-    """Return the epochs of a roster, whose networks `build` makes of their tables."""
-    return [Epoch(e.from_round, build(e.network), e.members) for e in roster.epochs]
+    """Return the epochs of a roster, whose networks `build` makes of their tables.
+
+    Raises `BadBundle` if the members do not fit these networks.
+    """
+    with refuse_unreadable(BadBundle, "its networks cannot be built", ValueError):
+        epochs = [Epoch(e.from_round, build(e.network), e.members) for e in roster.epochs]
+        for before, epoch in pairwise(epochs):
+            check_epoch(epoch, before.members)
+        for i, member in enumerate(roster.members if epochs else ()):
+            own = [epoch.neighbours(i) for epoch in epochs if i in epoch.members]
+            if {*member.neighbours} != {j for neighbours in own for j in neighbours}:
+                raise BadBundle(f"the neighbours of {member.name} are not those of its networks")
+    return epochs
 
 
 class RosterAcceptance:
@@ -84,7 +97,7 @@ class RosterAcceptance:
     def accept(self, bundle: Bundle, signed: SignedRoster, from_operator: bool) -> None:
         """Check a roster with more epochs, write it to the disk, and let the run follow it."""
         old, roster, run = self.roster, bundle.roster, self.run
-        known = old.epochs or roster.epochs[:1]
+        known = old.all_epochs
         if roster.epochs[: len(known)] != known or len(roster.epochs) == len(known):
             raise BadBundle(
                 f"roster {roster.version} changes earlier rounds of roster {old.version}, which "
@@ -157,8 +170,8 @@ class RosterAcceptance:
             roster = signed.verify(bundle.ca)
         except InvalidSignature:
             raise Refused("the roster is not what the federation's authority signed") from None
-        except (ValueError, KeyError, TypeError) as cause:
-            raise Refused(f"the roster cannot be read: {cause}") from None
+        except BadBundle as cause:
+            raise Refused(str(cause)) from None
         if roster.version == own and signed.content != self.signed.content:
             raise Refused(f"another roster {own} was accepted here before")
         if roster.version > own:
@@ -215,9 +228,5 @@ def _decode(header: Mapping[str, Any]) -> SignedRoster:
     content, signature = header.get("roster"), header.get("signature")
     if not isinstance(content, bytes) or not isinstance(signature, bytes):
         raise Refused("a roster without content or signature")
-    inflater = zlib.decompressobj()
-    try:
-        plain = inflater.decompress(content, MAX_ROSTER_BYTES)
-    except zlib.error:
-        raise Refused("the roster cannot be unpacked") from None
-    return SignedRoster(plain, signature)
+    with refuse_unreadable(Refused, "the roster cannot be unpacked"):
+        return SignedRoster(zlib.decompressobj().decompress(content, MAX_ROSTER_BYTES), signature)
