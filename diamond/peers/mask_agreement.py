@@ -19,10 +19,14 @@ async def agree_on_keys(keys: MaskKeys, client: NeighbourClient) -> None:
     """Fetch the keys of all neighbours of all neighbours."""
 
     async def fetch_own_key(j: int) -> None:
-        await _request(client, j, keys, OWN_KEY, lambda fields: keys.add_record(j, fields["record"]))
+        await _request(
+            client, j, keys, OWN_KEY, lambda fields: keys.add_record(j, fields["record"])
+        )
 
     async def fetch_all_keys(j: int) -> None:
-        await _request(client, j, keys, ALL_KEYS, lambda fields: keys.add_group(j, fields["records"]))
+        await _request(
+            client, j, keys, ALL_KEYS, lambda fields: keys.add_group(j, fields["records"])
+        )
 
     await gather_or_cancel(fetch_own_key(j) for j in keys.groups)
     client.service.notify_waiting()

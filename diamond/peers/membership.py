@@ -46,6 +46,7 @@ def read_claim(certificate: x509.Certificate) -> IdentityClaim | None:
     return None
 
 
+@refuse_unreadable(Refused, "its certificate cannot be read")
 def find_holder(certificate: x509.Certificate, roster: Roster) -> Member | None:
     """Return the member that holds a certificate of the authority; None if there is none."""
     key = fingerprint(certificate.public_key())

@@ -172,7 +172,8 @@ def decode_roster(content: bytes) -> Roster:
             for epoch in document.get("epochs", [])
         ),
     )
-    for entry in (*roster.members, *roster.epochs):
+    entries: list[Member | RosterEpoch] = [*roster.members, *roster.epochs]
+    for entry in entries:
         _check_types(entry)
     numbers = range(len(members))
     if [m.number for m in members] != [*numbers]:

@@ -289,6 +289,10 @@ class Server:
             if not isinstance(reason, EpochPending):
                 self.audit.record_event(session.source, f"sent what cannot be read: {reason}")
             code, body = UNREADABLE, str(reason).encode()[:MAX_REFUSAL_BYTES]
+        except Exception as cause:  # no request writes a traceback; the neighbour asks again
+            failure = f"its request could not be answered ({type(cause).__name__}: {cause})"
+            self.audit.record_event(session.source, failure)
+            code, body = UNREADABLE, b"the request could not be answered"
         try:
             await session.send(number, code, body)
         except ConnectionError:

@@ -187,12 +187,12 @@ class SignedMessages:
         self._newest = max(self._newest, exchange)
         self._compare(statement, 0)
         try:
-            for content in certificates:
-                self._identify(content)
+            for encoded in certificates:
+                self._identify(encoded)
             for passed_on_statement, hops in entries:
                 self._receive_passed_on(passed_on_statement, hops)
-            for content, first, second in pairs:
-                self._receive_proof(content, first, second)
+            for encoded, first, second in pairs:
+                self._receive_proof(encoded, first, second)
         except (Refused, BadProof) as cause:
             name = site_name(self.names, j)
             self.audit.record_event(name, f"passed on a false statement: {cause}")

@@ -38,4 +38,4 @@ def verify_record(
         key = certificate.public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)
         key.verify(signature, context + content, SIGNATURE_ALGORITHM)
-        return content, find_holder(certificate, bundle.roster)
+    return content, find_holder(certificate, bundle.roster)

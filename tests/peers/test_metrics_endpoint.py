@@ -14,7 +14,7 @@ from diamond.peers.node import Node
 LINE = re.compile(r'diamond_(\w+)(?:\{neighbour="((?:[^"\\]|\\.)*)"\})? (-?[\d.e+-]+)')
 
 
-async def fetched(port, request=b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"):
+async def fetched(port, request=b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"):
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     try:
