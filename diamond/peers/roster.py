@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from ..core.parsing import refuse_unreadable
+from ..records import checkpoint
 
 CA, CERTIFICATE, KEY, ROSTER, SIGNATURE = (
     "ca.pem",
@@ -292,3 +293,14 @@ def load_signed_roster(folder: Path) -> tuple[SignedRoster, Roster]:
                 if newer.version > roster.version:
                     return accepted, newer
         return signed, roster
+
+
+def save_accepted(folder: Path, signed: SignedRoster) -> None:
+    """Write a roster as the newest that this site or relay has accepted."""
+    document = {"content": signed.content.decode(), "sig": signed.signature.hex()}
+    try:
+        checkpoint.replace_file(folder / ACCEPTED, json.dumps(document).encode())
+    except OSError as cause:
+        raise BadBundle(
+            f"{folder} cannot hold the accepted roster ({cause}): make the bundle writable"
+        ) from None

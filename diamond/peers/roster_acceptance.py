@@ -13,7 +13,6 @@ is more than the diameter of the network ahead. A site that sends an older roste
 restart, gets the newer one in return.
 """
 
-import json
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,28 +26,16 @@ from cryptography.exceptions import InvalidSignature
 from ..core.parsing import refuse_unreadable
 from ..network import Network
 from ..network.membership_epochs import Epoch, check_epoch
-from ..records import checkpoint
 from . import wire_format
 from .call_errors import Refused
 from .client import Transport, gather_or_cancel
 from .credentials import Credentials
 from .epoch_run import EpochRun
-from .roster import ACCEPTED, BadBundle, Bundle, Roster, SignedRoster, load_signed_roster
+from .roster import BadBundle, Bundle, Roster, SignedRoster, load_signed_roster, save_accepted
 from .timeouts import retry_until_answered
 from .wire_format import MAX_REQUEST_BYTES, Frame, FrameError
 
 MAX_ROSTER_BYTES = 2**22
-
-
-def save_accepted(folder: Path, signed: SignedRoster) -> None:
-    """Write a roster as the newest that the site of this bundle has accepted."""
-    document = {"content": signed.content.decode(), "sig": signed.signature.hex()}
-    try:
-        checkpoint.replace_file(folder / ACCEPTED, json.dumps(document).encode())
-    except OSError as cause:
-        raise BadBundle(
-            f"{folder} cannot hold the accepted roster ({cause}): make the bundle writable"
-        ) from None
 
 
 def roster_epochs(roster: Roster, build: Callable[[Mapping[str, Any]], Network]) -> list[Epoch]:

@@ -47,10 +47,6 @@ class Statement(NamedTuple):
         """Return the bytes that are signed."""
         return CONTEXT + msgpack.packb(list(self[:-1]))
 
-    def conflicts_with(self, other: "Statement") -> bool:
-        """Return whether both are about the same exchange of a run, with different digests."""
-        return self[:5] == other[:5] and self.digest != other.digest
-
 
 class Identity(NamedTuple):
     """Site that a certificate names, and its key."""

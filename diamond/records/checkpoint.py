@@ -67,7 +67,7 @@ def load(folder: Path, round: int) -> Checkpoint:
                 f"{stem}.safetensors: its digest is not the one in {stem.name}.json"
             )
         if body["round"] != round:
-            raise DamagedCheckpoint(f"{stem}.json: it is of round {body['round']}")
+            raise DamagedCheckpoint(f"{stem}.json: it is of another round")
         return Checkpoint(round, deserialize(content), body["notes"])
 
 
