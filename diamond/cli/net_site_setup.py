@@ -122,6 +122,7 @@ def report_site_errors() -> Iterator[None]:
         require_net_packages()
         from ..peers.call_errors import Refused, RunFailed
         from ..peers.edge_journal import DamagedJournal
+        from ..peers.equivocation_proof import BadProof
         from ..peers.roster import BadBundle
         from ..peers.shutdown import Halted
         from ..peers.site_checkpoint import OtherRun
@@ -136,7 +137,7 @@ def report_site_errors() -> Iterator[None]:
         except BudgetExhausted as error:
             print_message(str(error), "red")
             raise typer.Exit(FAILED) from None
-        except (BadBundle, OtherRun, DamagedJournal, Refused, LedgerMismatch) as error:
+        except (BadBundle, OtherRun, DamagedJournal, BadProof, Refused, LedgerMismatch) as error:
             print_message(str(error), "red")
             raise typer.Exit(BAD_INPUT) from None
         except Halted as error:

@@ -28,12 +28,12 @@ EXAMPLES = 60  # of each parser, drawn by Hypothesis and at random
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
-    log = logging.getLogger("diamond.peers")
-    log.disabled = True
-    federation = Federation(tmp_path_factory.mktemp("federation"))
-    yield federation
-    federation.loop.close()
-    log.disabled = False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logging.getLogger("diamond.peers"), "disabled", True)
+        patch.setattr(os, "fsync", lambda descriptor: None)  # thousands of small files
+        federation = Federation(tmp_path_factory.mktemp("federation"))
+        yield federation
+        federation.loop.close()
 
 
 @pytest.mark.parametrize("name", PARSERS)
