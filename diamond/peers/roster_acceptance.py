@@ -152,13 +152,7 @@ class RosterAcceptance:
 
     def _take(self, signed: SignedRoster) -> int:
         """Accept a signed roster if it is newer; return its version, or raise `Refused`."""
-        own, bundle = self.roster.version, self.credentials.bundle
-        try:
-            roster = signed.verify(bundle.ca)
-        except InvalidSignature:
-            raise Refused("the roster is not what the federation's authority signed") from None
-        except BadBundle as cause:
-            raise Refused(str(cause)) from None
+        own, bundle, roster = self.roster.version, self.credentials.bundle, self._verify(signed)
         if roster.version == own and signed.content != self.signed.content:
             raise Refused(f"another roster {own} was accepted here before")
         if roster.version > own:
@@ -170,6 +164,15 @@ class RosterAcceptance:
             except BadBundle as cause:
                 raise Refused(str(cause)) from None
         return roster.version
+
+    def _verify(self, signed: SignedRoster) -> Roster:
+        """Return a roster that the authority has signed; raise `Refused` if it has not."""
+        try:
+            return signed.verify(self.credentials.bundle.ca)
+        except InvalidSignature:
+            raise Refused("the roster is not what the federation's authority signed") from None
+        except BadBundle as cause:
+            raise Refused(str(cause)) from None
 
     async def pass_on(self) -> None:
         """Wait until all neighbours of this epoch have the roster, if a change is to come."""
@@ -189,7 +192,10 @@ class RosterAcceptance:
             response = await self.transport.send_request(j, encode_roster(me, self.signed))
             fields, _ = wire_format.unpack(response, MAX_REQUEST_BYTES)
             if "refused" in fields:  # it has a newer one, which it sends along
-                self._take(_decode(fields))
+                with refuse_unreadable(FrameError, "an answer without a roster", Refused):
+                    signed = _decode(fields)
+                    self._verify(signed)
+                self._take(signed)
             if not isinstance(confirmed := fields.get("version"), int):
                 raise FrameError("an answer without the version of a roster")
             self.confirmed[j] = confirmed

@@ -32,7 +32,7 @@ from diamond.peers.roster import (
 from diamond.peers.roster_acceptance import RosterAcceptance, encode_roster, roster_epochs
 from diamond.peers.roster_signing import change_members
 from diamond.peers.site_agent import Agent
-from diamond.peers.wire_format import unpack
+from diamond.peers.wire_format import pack, unpack
 
 NAMES = ["north", "south", "west", "east", "centre"]
 JOIN, LEAVE = 8, 14
@@ -170,6 +170,23 @@ def test_rosters_that_are_refused(cluster):
     assert receive(acceptance, second) == 2 and len(site.epochs) == 2  # a replay changes nothing
     assert receive(acceptance, first) == "roster 1 is older than 2, accepted here"
     assert receive(acceptance, third) == 3 and [e.from_round for e in site.epochs] == [0, 8, 14]
+
+
+def test_an_answer_with_a_false_roster_is_asked_for_again(cluster):
+    site = cluster.make(0)
+    acceptance, answers = cluster.acceptances[0], [{"refused": "no", "roster": 7}, {"version": 1}]
+    false = cluster.rosters[1]._replace(signature=cluster.rosters[2].signature)
+    header, _ = unpack(encode_roster(1, false), 2**17)
+    answers.insert(1, header | {"refused": "no"})
+
+    class Neighbour:
+        async def send_request(self, j, request):
+            return pack(answers.pop(0))
+
+    acceptance.transport = Neighbour()
+    run_simulated(acceptance._pass_on_to(1, 1))
+    assert not answers and acceptance.confirmed == {1: 1} and acceptance.roster.version == 1
+    assert site.node.wait_records[1].attempts == 3
 
 
 EPOCH_CHANGES = {
