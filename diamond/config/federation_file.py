@@ -268,14 +268,17 @@ def _replace_large_network(raw: dict[str, Any]) -> tuple[dict[str, Any], list[Mi
 
 def _replace_invalid(raw: dict[str, Any], error: ValidationError) -> dict[str, Any]:
     """Replace the invalid values, so that mistakes between the others can be found as well."""
-    valid: dict[str, Any] = raw | {"sites": dict(raw.get("sites", {}))}
-    valid |= {"relays": dict(raw.get("relays", {}))}
+    valid: dict[str, Any] = dict(raw)
+    tables = [name for name in ("sites", "relays") if isinstance(raw.get(name), Mapping)]
+    for name in tables:
+        valid[name] = dict(raw[name])
     for place in (e["loc"] for e in error.errors()):
-        key = str(place[0])
-        if key in ("sites", "relays") and len(place) > 1:
-            tables = (valid[name] for name in ("sites", "relays") if place[1] in valid[name])
-            for table in tables:
-                table[place[1]] = "localhost:1"
+        key, site = str(place[0]), place[-1] if len(place) == 2 else None
+        if key in tables and site is not None:
+            for name in tables:
+                valid[name] |= {site: "localhost:1"} if site in valid[name] else {}
+        elif key in tables:  # a name that is none
+            valid[key][f"valid-{len(valid[key])}"] = valid[key].pop(place[1], "localhost:1")
         elif key in PLACEHOLDERS:
             valid[key] = PLACEHOLDERS[key]
         else:

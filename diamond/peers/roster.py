@@ -176,10 +176,9 @@ def decode_roster(content: bytes) -> Roster:
     entries: list[Member | RosterEpoch] = [*roster.members, *roster.epochs]
     for entry in entries:
         _check_types(entry)
-    numbers = range(len(members))
-    if [m.number for m in members] != [*numbers]:
+    if [m.number for m in members] != [*range(len(members))]:
         raise BadBundle("the members of the roster are not numbered from 0")
-    if not all({*m.neighbours} <= {*numbers} - {m.number} for m in members):
+    if any(j == m.number or not 0 <= j < len(members) for m in members for j in m.neighbours):
         raise BadBundle("the roster gives a member a neighbour that is no other member")
     _check_epochs(roster)
     return roster
@@ -187,7 +186,7 @@ def decode_roster(content: bytes) -> Roster:
 
 def _check_types(entry: Member | RosterEpoch) -> None:
     for item in fields(entry):
-        value, kind = getattr(entry, item.name), get_origin(item.type) or item.type
+        value, kind = vars(entry)[item.name], get_origin(item.type) or item.type
         numbers = value if kind is tuple else ()
         if type(value) not in (kind, int if kind is float else kind) or any(
             type(number) is not int for number in numbers

@@ -79,6 +79,23 @@ def test_names_addresses_and_sizes_that_cannot_be_are_named_all_at_once(tmp_path
     assert lines[-1].endswith("is not empty; name a new folder")
 
 
+@pytest.mark.parametrize(
+    ("sites", "keys"),
+    [
+        ('sites = "none"', {"sites"}),
+        ('[sites]\n"a b" = "h:1"\nc = "h:70000"\nd = "h:3"', {"sites.a b.[key]", "sites"}),
+        ('[sites]\na = "nowhere"\nb = "h:70000"\nd = "h:3"', {"sites.a", "sites"}),
+    ],
+)
+def test_one_invalid_site_hides_no_other_mistake(tmp_path, sites, keys):
+    head, algorithm = FEDERATION.replace("[sites]", "").split("[algorithm]")
+    first, last = (sites, "") if sites.startswith("sites") else ("", sites)
+    (tmp_path / "bad.toml").write_text(f"{head}{first}\n[algorithm]{algorithm}\n{last}")
+    with pytest.raises(BadExperiment) as error:
+        load(tmp_path / "bad.toml")
+    assert {mistake.key for mistake in error.value.mistakes} == keys
+
+
 def test_all_files_of_a_federation_are_reserved(trial):
     files = {path.name for path in (trial / "trial").iterdir() if path.is_file()}
     assert files <= {*reachability.FILES} and roster.ACCEPTED in reachability.FILES
