@@ -23,7 +23,7 @@ from diamond.peers.signed_records import sign_record
 from diamond.peers.wire_format import FrameError
 
 SECONDS = 600.0  # of `make test-slow`, all parsers together
-EXAMPLES = 60  # of each parser, drawn by Hypothesis and at random
+EXAMPLES = 150  # of each parser, drawn by Hypothesis and at random
 
 
 @pytest.fixture(scope="module")
