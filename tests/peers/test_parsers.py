@@ -6,6 +6,7 @@ import os
 import random
 import socket
 import time
+from types import SimpleNamespace
 
 import msgpack
 import pytest
@@ -17,9 +18,13 @@ from parser_fuzzing import PARSERS, RUN, Federation, pack_document
 from diamond.peers import relay_handshake, wire_format
 from diamond.peers.audit import Audit
 from diamond.peers.call_errors import Refused
-from diamond.peers.mask_keys import CONTEXT
+from diamond.peers.in_process_transport import run_simulated
+from diamond.peers.mask_agreement import agree_on_keys
+from diamond.peers.mask_keys import ALL_KEYS, CONTEXT, OWN_KEY
+from diamond.peers.neighbour_status import NeighbourStatus
 from diamond.peers.relay import RelayHub
 from diamond.peers.signed_records import sign_record
+from diamond.peers.timeouts import Timeouts, WaitRecord
 from diamond.peers.wire_format import FrameError
 
 SECONDS = 600.0  # of `make test-slow`, all parsers together
@@ -114,6 +119,37 @@ def test_keys_of_masks_that_cannot_be_used_are_refused(federation):
     for record, words in ((damaged, "authority"), (weak, "leads to no secret")):
         with pytest.raises(Refused, match=words):
             own.add_group(1, [[2, record]])
+
+
+def test_an_answer_without_a_usable_key_is_asked_for_again(federation):
+    """A false key stops nobody: the site waits for a true one, and says for whom and why."""
+    keys, true, reasons = federation.mask_keys(0), federation.mask_keys(1), []
+    answers = {
+        OWN_KEY: [
+            {},
+            {"record": 7},
+            {"record": federation.masks[1].record},
+            {"record": true.record},
+        ],
+        ALL_KEYS: [{"records": [[2, b""]]}, {"records": [[2, federation.masks[1].record]]}],
+    }
+    record = WaitRecord()
+
+    class Neighbour:
+        async def send_request(self, j, request):
+            reasons.append(record.last_error)
+            return wire_format.pack(answers[wire_format.unpack(request, 10**4)[0]["kind"]].pop(0))
+
+    client = SimpleNamespace(
+        transport=Neighbour(),
+        timeouts=Timeouts(),
+        wait_records={1: record},
+        neighbour_status={1: NeighbourStatus()},
+        service=SimpleNamespace(site_name=str, notify_waiting=lambda: None),
+    )
+    run_simulated(agree_on_keys(keys, client))
+    assert keys.is_complete and not any(answers.values())
+    assert "in the name of site1, which did not sign it" in reasons[3]
 
 
 def test_a_stranger_writes_one_short_line_into_the_log_of_a_relay(federation):
