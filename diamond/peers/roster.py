@@ -200,6 +200,8 @@ def _check_epochs(roster: Roster) -> None:
     founding = replace(roster, members=roster.founders, epochs=()).all_epochs
     if epochs[:1] != founding:
         raise BadBundle("the first epoch of the roster is not that of its founding")
+    if not all(epoch.members for epoch in epochs):
+        raise BadBundle("the roster has rounds without members")
     known = len(roster.founders)  # members so far, those that left included
     for before, epoch in pairwise(epochs):
         joining = [i for i in epoch.members if i not in before.members]

@@ -194,6 +194,7 @@ EPOCH_CHANGES = {
     "in the roster is out of order": {"version": 9},
     "members that did not join": {"members": [0, 1, 2, 4, 3]},
     "has members that did not join": {"members": [0, 1, 2, 3, 7]},
+    "rounds without members": {"members": []},
     "without its from_round": {"from_round": 8.5},
     "without its members": {"members": [0, 1, 2, 3, "4"]},
     "lists members that are in none": {"members": [0, 1, 2, 3]},

@@ -452,7 +452,7 @@ def finished_file(federation, random):
 
 @refuses()
 def metrics_request(federation, random):
-    head = b"GET /nothing HTTP/1.1\r\nHost: localhost:80\r\nAccept: *\r\n\r\n"
+    head = b"POST /metrics HTTP/1.1\r\nHost: localhost:80\r\nAccept: *\r\n\r\n"
     metrics_endpoint._http_response(change_bytes(head, random), None)
 
 
