@@ -28,7 +28,7 @@ from diamond.peers.timeouts import Timeouts, WaitRecord
 from diamond.peers.wire_format import FrameError
 
 SECONDS = 600.0  # of `make test-slow`, all parsers together
-EXAMPLES = 150  # of each parser, drawn by Hypothesis and at random
+EXAMPLES = 100  # of each parser, drawn by Hypothesis and at random
 
 
 @pytest.fixture(scope="module")
