@@ -2,10 +2,12 @@
 
 The folder takes the place of the image's root. COPY, RUN, ENV, ENTRYPOINT and CMD are those of the
 file; FROM is the Python that runs this script, and USER is the one who does. Needs a package index.
+The base image must be named by its digest, and keys and rows beside site.py must not be copied.
 """
 
 import json
 import os
+import re
 import shlex
 import shutil
 import socket
@@ -27,6 +29,16 @@ def instructions():
     return [tuple(line.split(" ", 1)) for line in lines if line and not line.startswith("#")]
 
 
+def check_base(steps):
+    """Exit unless every FROM names an image by digest, or an argument whose default does."""
+    arguments = dict(text.split("=", 1) for name, text in steps if name == "ARG")
+    for image in (text for name, text in steps if name == "FROM"):
+        variable = re.fullmatch(r"\$\{(\w+)\}", image)
+        image = arguments.get(variable[1], "") if variable else image
+        if not re.fullmatch(r"[\w./:-]+@sha256:[0-9a-f]{64}", image):
+            sys.exit(f"FROM {image}: name the base image by its digest")
+
+
 def relocate(text, root):
     """Replace the folders of the image by those below `root`."""
     for name in ROOTS:
@@ -44,6 +56,9 @@ def build_wheel(context):
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
         subprocess.run([*command, "--wheel-dir", context, folder], check=True, timeout=LIMIT)
     (context / "site.py").write_text(SITE)
+    for name in ("bundle/agent.key", "rows/rows.npz"):  # as in the folder of an operator
+        (context / name).parent.mkdir()
+        (context / name).write_text("secret")
 
 
 def build_image(root, context):
@@ -51,11 +66,14 @@ def build_image(root, context):
     environment, entry, command = dict(os.environ), [], []
     environment.pop("PYTHONPATH", None)
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    check_base(instructions())
     for name, arguments in instructions():
         arguments = relocate(f" {arguments}", root).strip()
         if name == "COPY":
-            source, target = arguments.split()
-            shutil.copytree(context / source, target, dirs_exist_ok=True)
+            *patterns, target = arguments.split()
+            Path(target).mkdir(parents=True, exist_ok=True)
+            for source in (path for pattern in patterns for path in context.glob(pattern)):
+                shutil.copy(source, target)
         elif name == "RUN":
             if os.geteuid():
                 arguments = arguments.split(" && chown")[0]
@@ -69,8 +87,10 @@ def build_image(root, context):
             entry = json.loads(arguments)
         elif name == "CMD":
             command = json.loads(arguments)
-        elif name not in ("FROM", "WORKDIR", "USER", "STOPSIGNAL"):
+        elif name not in ("ARG", "FROM", "WORKDIR", "USER", "STOPSIGNAL"):
             sys.exit(f"this script does not know the step {name}: add it")
+    if secrets := [*root.rglob("agent.key"), *root.rglob("rows.npz")]:
+        sys.exit(f"the image contains {secrets[0].name}")
     return environment, entry, command
 
 

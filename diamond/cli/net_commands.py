@@ -1,7 +1,7 @@
 """The commands `net init` and `net start`: sites that run without a server."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from .net_site_setup import (
     require_net_packages,
     site_problem,
 )
+
+if TYPE_CHECKING:
+    from ..config.federation_file import Federation
 
 net = typer.Typer(
     no_args_is_help=True, help="Run several sites together over mutual TLS, without a server."
@@ -79,11 +82,10 @@ def init(
     """Create a federation: its certificate authority, and one bundle for each site."""
     with report_errors():
         require_net_packages()
-        from ..config.federation_file import load
         from ..peers.agent_programs import CLIP_WARNING
         from ..peers.certificate_authority import create_federation
 
-        federation = load(file)
+        federation = _load_for(file, out)
         if federation.clip is not None:
             print_message(CLIP_WARNING, "yellow")
         folder = out or Path(federation.name)
@@ -108,6 +110,19 @@ def init(
     for relay in federation.relays:
         if relay not in federation.sites:
             print_message(f"at {relay}, which gets no keys:  diamond net relay {folder / relay}")
+
+
+def _load_for(file: Path, out: Path | None) -> "Federation":
+    """Load the federation in a file; its mistakes are reported with that of the folder."""
+    from ..config.federation_file import load
+    from ..config.validation_errors import BadExperiment, Mistake
+
+    try:
+        return load(file)
+    except BadExperiment as error:
+        is_taken = out is not None and out.is_dir() and any(out.iterdir())
+        more = [Mistake("--out", f"{out} is not empty; name a new folder")] if is_taken else []
+        raise BadExperiment(error.source, [*error.mistakes, *more]) from None
 
 
 @net.command()

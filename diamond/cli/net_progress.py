@@ -121,5 +121,6 @@ def show_site_progress(
         from rich.console import Console
         from rich.live import Live
 
-        with Live(display, console=Console(stderr=True), refresh_per_second=4):
+        console = Console(stderr=True, markup=False)  # neighbours write reasons for waiting
+        with Live(display, console=console, refresh_per_second=4):
             yield display

@@ -122,6 +122,7 @@ def report_site_errors() -> Iterator[None]:
         require_net_packages()
         from ..peers.call_errors import Refused, RunFailed
         from ..peers.edge_journal import DamagedJournal
+        from ..peers.equivocation_proof import BadProof
         from ..peers.roster import BadBundle
         from ..peers.shutdown import Halted
         from ..peers.site_checkpoint import OtherRun
@@ -141,6 +142,7 @@ def report_site_errors() -> Iterator[None]:
             BadBundle,
             OtherRun,
             DamagedJournal,
+            BadProof,
             Refused,
             LedgerMismatch,
             PrivacyRefusal,

@@ -1,7 +1,7 @@
 """The commands `net status` and `net stop`: state and shutdown of a running site."""
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from .net_site_setup import BundleFolder, ConnectSeconds, OwnAddress, report_sit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..metrics.site_status import NoStatus, SiteStatus, SiteStatuses
     from ..peers.roster import Bundle
 
 
@@ -85,12 +86,12 @@ def stop(
     print_message("run the same `diamond net start` command again to continue")
 
 
-def _format_answer(site: "Bundle", answer: dict[str, Any]) -> str:
+def _format_answer(site: "Bundle", answer: "SiteStatus | NoStatus") -> str:
     """Format the answer of a member as text."""
     from ..metrics.display import format_duration
 
     if "error" in answer:
-        return str(answer["error"])
+        return answer["error"]
     name = lambda number: site.roster.members[number].name
     parts = [f"{answer['state']}, round {answer['round']} of {answer['rounds']}"]
     for wait in answer["waiting"]:
@@ -108,7 +109,7 @@ def _format_answer(site: "Bundle", answer: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _print_overview(site: "Bundle", answers: dict[str, dict[str, Any]]) -> None:
+def _print_overview(site: "Bundle", answers: "SiteStatuses") -> None:
     """Print the statuses of all sites as a table."""
     from rich.console import Console
     from rich.table import Table
@@ -128,16 +129,18 @@ def _print_overview(site: "Bundle", answers: dict[str, dict[str, Any]]) -> None:
         position = f"{answer['round']} of {answer['rounds']}"
         loss = [f"{answer['loss']:.4g}" if "loss" in answer else ""] if has_losses else []
         table.add_row(site_name, answer["state"], position, ", ".join(waits), *loss)
-    Console(highlight=False).print(table)
+    Console(highlight=False, markup=False).print(table)  # sites have written the cells
     for site_name, answer in answers.items():
-        for number in answer.get("liars", []):
+        for number in () if "error" in answer else answer.get("liars", ()):
             typer.echo(
                 f"{site_name} has proof that {names[number]} told different neighbours different "
                 f"things: `diamond net proof` verifies the file in its run folder"
             )
 
 
-def _serve_overview(site: "Bundle", query: "Callable[[], Any]", port: int, browser: bool) -> None:
+def _serve_overview(
+    site: "Bundle", query: "Callable[[], SiteStatuses]", port: int, browser: bool
+) -> None:
     """Serve the page of all sites on loopback until Ctrl-C."""
     from ..report.federation_page import SiteGraph, make_federation_server
     from ..report.loopback_server import serve_until_interrupted

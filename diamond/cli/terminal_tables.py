@@ -39,7 +39,7 @@ def print_table(table: Sequence[Row], columns: Sequence[str] = ()) -> None:
         for column in selected:
             typer.echo(f"{heading(column):12} {format_cell(table[0], column)}")
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     fitting = columns_that_fit(table, selected, console.width)
     rich_table = Table(pad_edge=False, box=None, padding=(0, COLUMN_SPACING, 0, 0))
     for column in fitting:
@@ -81,7 +81,7 @@ def print_text_rows(table: Sequence[Row], columns: Sequence[str]) -> None:
         rich_table.add_column(heading(column), no_wrap=i == 0, overflow="fold")
     for row in table:
         rich_table.add_row(*(str(row[column]) for column in columns))
-    Console(highlight=False).print(rich_table)
+    Console(highlight=False, markup=False).print(rich_table)
 
 
 def columns_that_fit(table: Sequence[Row], columns: Sequence[str], width: int) -> list[str]:

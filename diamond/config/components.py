@@ -126,7 +126,7 @@ def read_network(value: Any) -> Component:
     raw = parse_spec(value, "graph") if isinstance(value, str) else value
     table = as_table(raw, "graph", '"er:9,p=0.3,seed=0" or {graph = "ring", agents = 5}')
     name = table.pop("graph")
-    canonical = ALIASES.get(name.lower(), name.lower().replace("-", "_"))
+    canonical = _canonical_name(name)
     if canonical not in graph_names():
         known = [*graph_names(), *ALIASES]
         raise config_error(f"no graph {name!r}; {did_you_mean(name, known)}", *_graph_key(value))
@@ -202,6 +202,26 @@ def _add_masks(network_built: network.Network, masked: Any) -> network.Network:
         return network_built.masked() if masked is True else network_built.masked(masked)
     except ValueError as cause:
         raise config_error(str(cause), "masked") from None
+
+
+def _canonical_name(name: str) -> str:
+    return ALIASES.get(name.lower(), name.lower().replace("-", "_"))
+
+
+def count_agents(value: Any) -> int | None:
+    """Return how many agents the text or table of a network names, without building it."""
+    try:
+        table = dict(parse_spec(value, "graph") if isinstance(value, str) else value)
+        name = _canonical_name(table.pop("graph"))
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return None  # reading it says why
+    taken = list(parameters(getattr(network, name))) if name in graph_names() else []
+    options = dict(zip(taken, table.pop("", []))) | table
+    sizes = [options.get(key) for key in ("agents", "rows", "columns", "dimension")]
+    agents, rows, columns, dimension = (n if type(n) is int and n > 0 else None for n in sizes)
+    if rows and columns:
+        return rows * columns
+    return 2 ** min(dimension, 64) if dimension else agents
 
 
 def mask_network(component: Component, masked: bool | float) -> Component:

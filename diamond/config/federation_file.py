@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +21,7 @@ from ..network import Network
 from ..peers.deadline_setting import parse_deadline
 from ..peers.reachability import reachability_mistakes
 from ..records.manifest import RunOrigin
-from .components import Component, mask_network, read_algorithm, read_network
+from .components import Component, count_agents, mask_network, read_algorithm, read_network
 from .privacy_section import PrivacySection
 from .site_problem import check_federated_problem
 from .validation_errors import BadExperiment, Mistake, config_error, translate_errors
@@ -28,6 +29,8 @@ from .validation_errors import BadExperiment, Mistake, config_error, translate_e
 Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
 ADDRESS = r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}"
 Address = Annotated[str, Field(pattern=rf"^{ADDRESS}$")]
+MAX_BUILT = 1000  # agents of a network that is built although there are fewer sites
+PLACEHOLDERS = {"name": "name", "rounds": 10**6}  # of required values that are invalid
 OptionalAddress = Annotated[str, Field(pattern=rf"^({ADDRESS})?$")]
 
 
@@ -110,9 +113,6 @@ class Federation(BaseModel):
     def mistakes(self) -> list[Mistake]:
         """List inconsistencies between the components."""
         network = self.build_network()
-        if network.agents != len(self.sites):
-            message = f"{len(self.sites)} are listed, the network has {network.agents} agents"
-            return [Mistake("sites", message)]
         messages = reachability_mistakes(self.sites, network, self.relays)
         mistakes = [Mistake("sites", message) for message in messages]
         if self.deadline is not None and self.missing != "continue":
@@ -241,12 +241,46 @@ def build_roster_network(table: Mapping[str, Any]) -> Network:
 def validate(raw: Mapping[str, Any], source: str, is_checked: bool = False) -> Federation:
     """Validate the federation in `raw`; the sites are not checked if they were before."""
     raw = _read_site_tables(dict(raw))
+    raw, mistakes = _replace_large_network(raw)
+    federation: Federation | None = None
     try:
-        federation = Federation.model_validate(dict(raw))
+        federation = Federation.model_validate(raw)
     except ValidationError as error:
-        raise BadExperiment(
-            source, translate_errors(error, raw, list(Federation.model_fields))
-        ) from None
-    if not is_checked and (mistakes := federation.mistakes()):
+        mistakes += translate_errors(error, raw, list(Federation.model_fields))
+        with suppress(ValidationError):  # mistakes elsewhere are found if the rest can be read
+            federation = Federation.model_validate(_replace_invalid(raw, error))
+    if federation is not None and not is_checked:
+        mistakes += federation.mistakes()
+    if mistakes or federation is None:
         raise BadExperiment(source, mistakes)
     return federation
+
+
+def _replace_large_network(raw: dict[str, Any]) -> tuple[dict[str, Any], list[Mistake]]:
+    """Replace a network that has too many agents for the sites, instead of building it."""
+    sites, agents = raw.get("sites"), count_agents(raw.get("network"))
+    if not isinstance(sites, Mapping) or agents is None or agents <= max(len(sites), MAX_BUILT):
+        return raw, []
+    message = f"{len(sites)} are listed, the network has {agents} agents"
+    table = {"graph": "complete", "agents": max(len(sites), 2)}
+    return raw | {"network": table}, [Mistake("sites", message)]
+
+
+def _replace_invalid(raw: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+    """Replace the invalid values, so that mistakes between the others can be found as well."""
+    valid: dict[str, Any] = dict(raw)
+    tables = [name for name in ("sites", "relays") if isinstance(raw.get(name), Mapping)]
+    for name in tables:
+        valid[name] = dict(raw[name])
+    for place in (e["loc"] for e in error.errors()):
+        key, site = str(place[0]), place[-1] if len(place) == 2 else None
+        if key in tables and site is not None:
+            for name in tables:
+                valid[name] |= {site: "localhost:1"} if site in valid[name] else {}
+        elif key in tables:  # a name that is none
+            valid[key][f"valid-{len(valid[key])}"] = valid[key].pop(place[1], "localhost:1")
+        elif key in PLACEHOLDERS:
+            valid[key] = PLACEHOLDERS[key]
+        else:
+            valid.pop(key, None)
+    return valid

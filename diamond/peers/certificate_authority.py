@@ -60,8 +60,6 @@ def create_federation(
     bundles.
     """
     relays = relays or {}
-    if len(sites) != network.agents:
-        raise ValueError(f"{len(sites)} sites for a network of {network.agents} agents")
     if mistakes := reachability_mistakes(sites, network, relays):
         raise ValueError("; ".join(mistakes))
     if folder.exists() and any(folder.iterdir()):

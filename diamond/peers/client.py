@@ -148,6 +148,8 @@ class NeighbourClient:
         envelope = Envelope(self.digests["run"], j, t, consensus_step)
         notice = wire_format.encode_rollback_notice
         if len(message) < MAX_NOTICE_BYTES and message == notice(envelope):
+            if not self.clock.can_roll_back:
+                raise FrameError("a notice of a rollback, which this run excludes")
             if (subscription := self._subscriptions.pop(j, None)) is not None:
                 subscription.end()
             raise NeighbourRolledBack

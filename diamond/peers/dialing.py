@@ -38,8 +38,8 @@ async def dial(
             lambda: packets, host.strip("[]"), int(port), ssl=tls, **TLS_OPTIONS
         )
     enable_keepalive(transport.get_extra_info("socket"), seconds)
-    certificate, _ = peer_identity(transport.get_extra_info("ssl_object"))
     try:
+        certificate, _ = peer_identity(transport.get_extra_info("ssl_object"))
         holder = find_neighbour(certificate, credentials.bundle, 0)
     except Refused:
         raise Unreachable(WRONG_KEY) from None

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
+from ..metrics.site_status import SiteStatus
 from .call_errors import Refused, RunMismatch, Unreachable
 from .client import gather_or_cancel
 from .handshake import describe_differences
@@ -72,9 +73,7 @@ def _answer_test(request: Frame, digests: Mapping[str, str], name: str) -> Frame
     return pack({"kind": "hello", "durable": 0, "kept": 0})
 
 
-async def _query_own_site(
-    site: Bundle, limits: Timeouts, own_address: str
-) -> dict[str, Any] | None:
+async def _query_own_site(site: Bundle, limits: Timeouts, own_address: str) -> SiteStatus | None:
     """Return the status of this site's running process; None if it does not run."""
     if not own_address:
         return None

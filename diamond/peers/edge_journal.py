@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ..core.parsing import refuse_unreadable
 from ..records import checkpoint
 from . import wire_format
 from .wire_format import Frame, FrameError
@@ -23,6 +24,7 @@ SKIP = "skip"  # the agent itself takes no part in the exchange
 OWN = -1  # key of the agent's own skips among the votes
 HISTORY_FILE = "history"  # votes that no agent needs any more
 LENGTH = struct.Struct("<Q")
+REMEDY = "restore it from a copy, or start again at every site"
 
 
 class DamagedJournal(ValueError):
@@ -156,8 +158,10 @@ class EdgeJournal:
             return
         paths = sorted(self.folder.glob("*.log"))
         for number, path in enumerate(paths):
-            for header, content in _read_entries(path, last=path == paths[-1]):
-                self._apply(header, content, t, first=number == 0)
+            entries = _read_entries(path, last=path == paths[-1])
+            with refuse_unreadable(DamagedJournal, f"{path} is damaged: {REMEDY}"):
+                for header, content in entries:
+                    self._apply(header, content, t, first=number == 0)
         if paths:
             self._stream = paths[-1].open("ab")
 
@@ -165,9 +169,10 @@ class EdgeJournal:
         """Return all votes of the run by neighbour and exchange, discarded ones included."""
         votes: dict[int, dict[int, str]] = {j: {} for j in self.votes}
         path = self._history_path()
-        for header, content in _read_entries(path, last=True) if path and path.exists() else []:
-            if header["run"] == self.run:
-                for j, runs in json.loads(content).items():
+        entries = _read_entries(path, last=True) if path and path.exists() else []
+        with refuse_unreadable(DamagedJournal, f"{path} is damaged: {REMEDY}"):
+            for header, content in entries:
+                for j, runs in json.loads(content).items() if header["run"] == self.run else ():
                     votes[int(j)] |= {t: v for first, end, v in runs for t in range(first, end)}
         for j, log in self.votes.items():
             first = log.runs[0][0] if log.runs else log.end
@@ -243,7 +248,7 @@ def _read_entries(path: Path, last: bool) -> list[tuple[dict[str, Any], bytes]]:
             if not last or not _is_torn(content, start):
                 raise DamagedJournal(
                     f"{path} is damaged at byte {start}, and its records of the rounds after that "
-                    f"may have been acted on: restore it from a copy, or start again at every site"
+                    f"may have been acted on: {REMEDY}"
                 )
             os.truncate(path, start)
             break

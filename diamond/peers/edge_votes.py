@@ -1,5 +1,6 @@
 """Votes on the state of an edge, as they travel between its two ends."""
 
+from ..core.parsing import refuse_unreadable
 from . import wire_format
 from .edge_journal import DOWN, UP, YES
 from .wire_format import MAX_REQUEST_BYTES, Frame, FrameError
@@ -13,6 +14,7 @@ def encode_vote(vote: str, until: int = 0) -> Frame:
     return wire_format.pack({"kind": "word", "word": vote, "until": until})
 
 
+@refuse_unreadable(FrameError, "a vote that cannot be read")
 def decode_vote(answer: Frame) -> tuple[str, int]:
     """Decode a vote, empty if there is none yet, and the round before which it holds."""
     if not answer:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from ..core.parsing import refuse_unreadable
 from ..records.checkpoint import replace_file
 from .call_errors import Refused
 from .membership import verify_issuer
@@ -90,26 +91,24 @@ def read_proof(path: Path, ca: bytes) -> tuple[EquivocationProof, int]:
     have expired since.
     """
     try:
+        return _read_proof(path, ca)
+    except BadProof as cause:
+        raise BadProof(f"{path}: {cause}") from None
+
+
+def _read_proof(path: Path, ca: bytes) -> tuple[EquivocationProof, int]:
+    with refuse_unreadable(BadProof, "cannot be read", Refused, FrameError):
         if path.stat().st_size > MAX_PROOF_BYTES:
-            raise BadProof(f"{path} is too long for a proof")
+            raise BadProof("too long for a proof")
         document = json.loads(path.read_bytes())
         if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise BadProof(f"{path} is no proof file of diamond")
+            raise BadProof("no proof file of diamond")
         first, second = map(_read_entry, document["statements"])
         first_exchange = int(document.get("out_from_exchange", 0))
         certificate = x509.load_pem_x509_certificate(document["certificate"].encode())
         verify_issuer(certificate, ca)
         identity = read_identity(certificate)
-    except BadProof:
-        raise
-    except Refused as cause:
-        raise BadProof(f"{path}: {cause}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as cause:
-        raise BadProof(f"{path} cannot be read ({type(cause).__name__}: {cause})") from None
-    try:
-        return check_proof(identity, first, second), first_exchange
-    except BadProof as cause:
-        raise BadProof(f"{path}: {cause}") from None
+    return check_proof(identity, first, second), first_exchange
 
 
 def _read_entry(entry: dict[str, Any]) -> Statement:

@@ -13,12 +13,14 @@ import numpy as np
 
 from .._version import __version__
 from ..core import pytrees
+from ..core.parsing import refuse_unreadable
 from ..core.sampling import draw
 from ..privacy.private_runs import without_site_values
 from ..problem import Objectives, Rows
 from ..schedules.deferred import Deferred, replace_deferred
 from .site_agent import Agent
 from .text_sanitizing import sanitize_text
+from .wire_format import FrameError
 
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 
@@ -61,6 +63,7 @@ def _component_digests(agent: Agent) -> dict[str, str]:
     }
 
 
+@refuse_unreadable(FrameError, "its digests cannot be read")
 def describe_differences(
     digests: Mapping[str, str],
     other_digests: Any,

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from ..core.parsing import refuse_unreadable
 from ..records import checkpoint
 from .call_errors import Refused
 from .credentials import Credentials
@@ -155,10 +156,8 @@ class MaskKeys:
     def add_group(self, receiver: int, records: Any) -> None:
         """Take the signed keys of the other neighbours of a receiver, which must be complete."""
         expected = set(self.groups[receiver]) - {self.agent}
-        try:
+        with refuse_unreadable(FrameError, "an answer without keys of masked sums"):
             signed = {j: record for j, record in records}
-        except (TypeError, ValueError):
-            raise FrameError("an answer without keys of masked sums") from None
         if set(signed) != expected or not all(isinstance(r, bytes) for r in signed.values()):
             raise FrameError("keys of other sites than the neighbours of the receiver")
         self.public_keys[receiver] = {j: self._verify(j, record) for j, record in signed.items()}
@@ -174,12 +173,15 @@ class MaskKeys:
     def pair_key(self, receiver: int, other: int) -> bytes:
         """Return the key that this site shares with another neighbour of a receiver."""
         if (receiver, other) not in self._pair_keys:
-            public = X25519PublicKey.from_public_bytes(self.public_keys[receiver][other])
+            shared = self._shared_secret(self.public_keys[receiver][other])
             low, high = sorted((self.agent, other))
             info = CONTEXT + f"{self.run} {receiver} {low} {high}".encode()
             derive = HKDF(hashes.SHA256(), CIPHER_BYTES, None, info).derive
-            self._pair_keys[receiver, other] = derive(self._secret.exchange(public))
+            self._pair_keys[receiver, other] = derive(shared)
         return self._pair_keys[receiver, other]
+
+    def _shared_secret(self, public_key: bytes) -> bytes:
+        return self._secret.exchange(X25519PublicKey.from_public_bytes(public_key))
 
     def _content(self, agent: int, public_key: bytes) -> bytes:
         return public_key + f"{self.run} {agent}".encode()
@@ -190,6 +192,8 @@ class MaskKeys:
         public_key = content[:KEY_BYTES]
         if content != self._content(agent, public_key):
             raise Refused("a key of masked sums of another run or site")
+        with refuse_unreadable(Refused, "a key of masked sums that leads to no secret"):
+            self._shared_secret(public_key)
         return public_key
 
     def save(self) -> None:
@@ -212,16 +216,15 @@ class MaskKeys:
         if not path.exists():
             return False
         by_number = lambda values: {int(j): bytes.fromhex(v) for j, v in values.items()}
-        try:
+        damage = (
+            f"{path} is damaged, without which the same messages cannot be made again: restore it "
+            f"from a copy, or start all sites with --restart"
+        )
+        with refuse_unreadable(OtherRun, damage):
             document = json.loads(path.read_bytes())
             if document["run"] != self.run:
                 return False
             self._secret = X25519PrivateKey.from_private_bytes(bytes.fromhex(document["secret"]))
             self.records = by_number(document["records"])
             self.public_keys = {int(i): by_number(keys) for i, keys in document["keys"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as cause:
-            raise OtherRun(
-                f"{path} is damaged ({cause}), without which the same messages cannot be made "
-                f"again: restore it from a copy, or start all sites with --restart"
-            ) from None
         return True

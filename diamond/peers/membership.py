@@ -11,12 +11,13 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 
+from ..core.parsing import refuse_unreadable
 from .call_errors import OutdatedRoster, Refused
 from .roster import Bundle, Member, Roster, fingerprint
 
 PREFIX = "urn:diamond:"
+NOT_OF_AUTHORITY = "its certificate is not of this federation's authority"
 
 
 class IdentityClaim(NamedTuple):
@@ -45,6 +46,7 @@ def read_claim(certificate: x509.Certificate) -> IdentityClaim | None:
     return None
 
 
+@refuse_unreadable(Refused, "its certificate cannot be read")
 def find_holder(certificate: x509.Certificate, roster: Roster) -> Member | None:
     """Return the member that holds a certificate of the authority; None if there is none."""
     key = fingerprint(certificate.public_key())
@@ -67,12 +69,10 @@ def find_neighbour(certificate: x509.Certificate, bundle: Bundle, their_version:
     return member
 
 
+@refuse_unreadable(Refused, NOT_OF_AUTHORITY)
 def verify_certificate(content: bytes, ca: bytes) -> x509.Certificate:
     """Decode a certificate from outside TLS; raise `Refused` unless the authority signed it."""
-    try:
-        certificate = x509.load_der_x509_certificate(content)
-    except ValueError:
-        raise Refused("its certificate is not of this federation's authority") from None
+    certificate = x509.load_der_x509_certificate(content)
     verify_issuer(certificate, ca)
     now = datetime.datetime.now(datetime.UTC)
     if not certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc:
@@ -80,12 +80,10 @@ def verify_certificate(content: bytes, ca: bytes) -> x509.Certificate:
     return certificate
 
 
+@refuse_unreadable(Refused, NOT_OF_AUTHORITY)
 def verify_issuer(certificate: x509.Certificate, ca: bytes) -> None:
     """Raise `Refused` unless the authority signed the certificate, which may have expired."""
-    try:
-        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
-    except (ValueError, TypeError, InvalidSignature):
-        raise Refused("its certificate is not of this federation's authority") from None
+    certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
 
 
 def unknown_key(key: str, name: str, own_version: int, their_version: int) -> Refused:

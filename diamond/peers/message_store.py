@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.parsing import refuse_unreadable
 from ..records import checkpoint
 from ..records.checkpoint import DamagedCheckpoint
 from ..records.folder_recovery import unused_path
@@ -80,7 +81,7 @@ def load(
                     f"{path}: {len(messages)} messages where {count} were written"
                 )
             locations |= messages
-        except (OSError, FrameError, DamagedCheckpoint) as cause:
+        except (FrameError, DamagedCheckpoint) as cause:
             is_complete = False
             if int(stem) == round:
                 raise DamagedCheckpoint(f"{path}: not what was written ({cause})") from None
@@ -101,6 +102,7 @@ def _file(folder: Path, round: int) -> Path:
     return folder / f"{round:010d}.log"
 
 
+@refuse_unreadable(FrameError, "not what was written", OSError)
 def _read(path: Path, run: str) -> dict[MessageKey, StoredMessage]:
     """Read every message of a file, by round and consensus step, and verify it."""
     content, start, locations = path.read_bytes(), 0, {}

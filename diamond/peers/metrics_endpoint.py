@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from ..report.loopback_server import is_loopback
 from .local_measures import bytes_sent
 from .node import Node
 from .text_sanitizing import sanitize_text
@@ -99,10 +100,15 @@ async def serve_metrics(
 
 
 def _http_response(head: bytes, node: Node) -> bytes:
-    request_line = head.split(b"\r\n", 1)[0].split(b" ")
-    is_get = len(request_line) == 3 and request_line[0] == b"GET"
+    first, *lines = head.decode("latin-1").split("\r\n")
+    fields = [line.partition(":") for line in lines]
+    hosts = [value.strip() for name, _, value in fields if name.lower() == "host"]
+    request_line = first.split(" ")
+    is_get = len(request_line) == 3 and request_line[0] == "GET"
     status, body = "404 Not Found", "only /metrics is here\n"
-    if is_get and request_line[1] in (b"/", b"/metrics"):
+    if not all(map(is_loopback, hosts or [""])):
+        status, body = "403 Forbidden", "only requests to this machine are answered\n"
+    elif is_get and request_line[1] in ("/", "/metrics"):
         status, body = "200 OK", format_metrics(node)
     content_type = "text/plain; version=0.0.4; charset=utf-8"
     content = body.encode()

@@ -1,13 +1,18 @@
 """Status of a neighbour during the run, for monitoring."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.parsing import refuse_unreadable
+from ..metrics.site_status import SiteStatus, SiteWait
 from .text_sanitizing import sanitize_text
 from .wire_format import FrameError
+
+MAX_NUMBER = 1e100  # in a status
 
 
 @dataclass
@@ -31,33 +36,59 @@ class NeighbourStatus:
         return 0.0 if self.awaited_since is None else time.monotonic() - self.awaited_since
 
 
-def validate_status(status: Mapping[str, Any], agents: int) -> dict[str, Any]:
-    """Validate a site's answer about its status."""
-    try:
-        agent, round, rounds = (_check_int(status[name]) for name in ("agent", "round", "rounds"))
-        waiting = [
-            {
-                "agent": _check_int(entry["agent"], agents),
-                "seconds": float(entry["seconds"]),
-                "why": sanitize_text(entry["why"]),
-            }
-            for entry in status["waiting"]
-        ]
-        away = [_check_int(entry, agents) for entry in status["away"]]
-        liars = [_check_int(entry, agents) for entry in status.get("liars", [])]
-        connected = [_check_int(entry, agents) for entry in status.get("connected", [])]
-        state = sanitize_text(status["state"], 20)
-        privacy = {name: float(status[name]) for name in ("epsilon", "budget") if name in status}
-    except (KeyError, TypeError, ValueError) as cause:
-        raise FrameError(
-            f"an answer that is no status ({sanitize_text(repr(cause), 80)})"
-        ) from None
-    where = {"agent": agent, "round": round, "rounds": rounds, "state": state}
-    proven = {"liars": liars} if liars else {}
-    return where | {"waiting": waiting, "away": away, "connected": connected} | privacy | proven
+@refuse_unreadable(FrameError, "an answer that is no status")
+def validate_status(document: Mapping[str, Any], agents: int) -> SiteStatus:
+    """Validate a site's answer about its status: each field has its type and is bounded."""
+    numbers = lambda name: [
+        _check_int(entry, agents) for entry in _check_list(document, name, agents)
+    ]
+    waiting = [
+        SiteWait(
+            agent=_check_int(entry["agent"], agents),
+            seconds=_check_number(entry["seconds"]),
+            why=sanitize_text(_check_text(entry["why"])),
+        )
+        for entry in _check_list(document, "waiting", agents)
+    ]
+    status = SiteStatus(
+        agent=_check_int(document["agent"], agents),
+        round=_check_int(document["round"]),
+        rounds=_check_int(document["rounds"]),
+        state=sanitize_text(_check_text(document["state"]), 20),
+        waiting=waiting,
+        away=numbers("away"),
+        connected=numbers("connected"),
+    )
+    if liars := numbers("liars"):
+        status["liars"] = liars
+    if "epsilon" in document:
+        status["epsilon"] = _check_number(document["epsilon"])
+        status["budget"] = _check_number(document["budget"])
+    if "loss" in document and math.isfinite(document["loss"]):
+        status["loss"] = _check_number(document["loss"])
+    return status
 
 
 def _check_int(value: Any, limit: int = 2**31) -> int:
     if type(value) is not int or not 0 <= value < limit:
-        raise ValueError(value)
+        raise ValueError("no number of a round or of a member")
     return value
+
+
+def _check_number(value: Any) -> float:
+    if type(value) not in (int, float) or not abs(value) <= MAX_NUMBER:
+        raise ValueError("no finite number")
+    return float(value)
+
+
+def _check_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
+
+
+def _check_list(document: Mapping[str, Any], name: str, limit: int) -> list[Any]:
+    entries = document.get(name, [])
+    if not isinstance(entries, list) or len(entries) > limit:
+        raise ValueError("no list of members")
+    return entries

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..core.parsing import refuse_unreadable
+from ..metrics.site_status import SiteStatus
 from .call_errors import Refused, Unreachable
 from .client import Transport
 from .credentials import Credentials
@@ -122,23 +124,19 @@ def sign_status(bundle: Bundle, query: bytes, status: Mapping[str, Any]) -> byte
     return sign_record(bundle, CONTEXT + query, json.dumps(status).encode())
 
 
-def verify_status(bundle: Bundle, query: bytes, record: bytes) -> dict[str, Any]:
+def verify_status(bundle: Bundle, query: bytes, record: bytes) -> SiteStatus:
     """Return the status in a record, whose site must have signed it for this query."""
     content, holder = verify_record(bundle, CONTEXT + query, record, "status")
-    try:
-        document = json.loads(content)
-        status = validate_status(document, len(bundle.roster.members))
-        loss = {"loss": float(document["loss"])} if "loss" in document else {}
-    except (ValueError, TypeError) as cause:
-        raise FrameError(f"an answer that is no status ({type(cause).__name__})") from None
+    with refuse_unreadable(FrameError, "an answer that is no status"):
+        status = validate_status(json.loads(content), len(bundle.roster.members))
     if holder is None or holder.number != status["agent"]:
         raise Refused("a status in the name of another site")
-    return status | loss
+    return status
 
 
 def verify_statuses(
     bundle: Bundle, query: bytes, records: Iterable[bytes]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, SiteStatus]:
     """Return the statuses by site; records that do not pass are left out."""
     statuses = {}
     for record in records:

@@ -21,7 +21,16 @@ from .call_errors import Refused
 from .credentials import file_versions
 from .keepalive import enable_keepalive
 from .relay_handshake import JOINED, RelayRequest, encode_refusal, receive_hello
-from .roster import CA, ROSTER, SIGNATURE, BadBundle, Roster, load_roster
+from .roster import (
+    CA,
+    ROSTER,
+    SIGNATURE,
+    BadBundle,
+    Roster,
+    SignedRoster,
+    load_signed_roster,
+    save_accepted,
+)
 from .timeouts import RETRY_PAUSES
 
 MAX_BUFFERED = 2**20  # bytes that one direction may hold
@@ -39,21 +48,33 @@ class RelayLimits:
 
 
 class RosterFolder:
-    """Signed roster in a folder without keys; a newer one replaces it while the relay runs."""
+    """Signed roster in a folder without keys; a newer one replaces it while the relay runs.
 
-    def __init__(self, folder: Path):
-        self.folder, self.roster, self.ca = folder, load_roster(folder), (folder / CA).read_bytes()
+    The newest roster is on the disk, so that after a restart older ones are still refused.
+    """
+
+    def __init__(self, folder: Path, audit: Audit):
+        self.folder, self.audit, self.ca = folder, audit, (folder / CA).read_bytes()
+        signed, self.roster = load_signed_roster(folder)
+        self._save(signed)
         self._seen = file_versions(folder, (ROSTER, SIGNATURE))
+
+    def _save(self, signed: SignedRoster) -> None:
+        try:
+            save_accepted(self.folder, signed)
+        except BadBundle as cause:
+            self.audit.record_event("after a restart, older rosters would be taken", cause)
 
     def current(self) -> Roster:
         """Return the newest roster; an older one is never taken."""
         versions = file_versions(self.folder, (ROSTER, SIGNATURE))
         if versions != self._seen:
             with suppress(BadBundle):  # half copied: the next call tries again
-                roster = load_roster(self.folder)
+                signed, roster = load_signed_roster(self.folder)
                 self._seen = versions
                 if roster.version > self.roster.version:
                     self.roster = roster
+                    self._save(signed)
         return self.roster
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from .audit import Audit
 from .connection_errors import describe_error
@@ -16,11 +16,13 @@ async def accept_through_relay(
     relay: str,
     number: int,
     audit: Audit,
-    on_connection: Callable[[socket.socket, str, str], None],
+    on_connection: Callable[[socket.socket, str, str], Awaitable[bool]],
 ) -> None:
     """Pass on the connections of member `number` through that relay, one after another.
 
-    `on_connection` gets each connection, not yet authenticated, and name and address of the relay.
+    `on_connection` gets each connection, not yet authenticated, and name and address of the relay;
+    it returns whether the member has proved its key. A relay proves nothing: after a connection on
+    which the member did not, the next one waits.
     """
     pause, last_reason = RETRY_PAUSES[0], ""
     while True:
@@ -30,11 +32,12 @@ async def accept_through_relay(
             if not place:
                 raise OSError(f"roster {bundle.roster.version} has no relay {relay}")
             connection = await join_through_relay(place, bundle, member)
-            on_connection(connection, relay, place)
-            pause, last_reason = RETRY_PAUSES[0], ""
+            if await on_connection(connection, relay, place):
+                pause, last_reason = RETRY_PAUSES[0], ""
+                continue
         except OSError as cause:
             if (reason := describe_error(cause)) != last_reason:
                 audit.record_event(f"{relay} at {place}", reason)
             last_reason = reason
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, RETRY_PAUSES[1])
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, RETRY_PAUSES[1])

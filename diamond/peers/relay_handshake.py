@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 import msgpack
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
+from ..core.parsing import refuse_unreadable
 from .call_errors import Refused, Unreachable
 from .keepalive import enable_keepalive
 from .membership import find_holder, unknown_key, verify_certificate
@@ -61,20 +61,18 @@ def encode_hello(bundle: Bundle, other: str, nonce: bytes) -> bytes:
 
 def verify_hello(content: bytes, nonce: bytes, ca: bytes, roster: Roster) -> RelayRequest:
     """Verify the request of a site; raise `Refused` with the reason."""
-    try:
-        name, other_name, version, certificate_bytes, signature = msgpack.unpackb(content)
+    with refuse_unreadable(Refused, "no request of a site"):
+        name, other_name, version, certificate_bytes, signature = msgpack.unpackb(
+            content, max_ext_len=0
+        )
         if not (isinstance(name, str) and isinstance(other_name, str) and type(version) is int):
-            raise TypeError
-        certificate = verify_certificate(certificate_bytes, ca)
+            raise Refused("no request of a site")
+    certificate = verify_certificate(certificate_bytes, ca)
+    with refuse_unreadable(Refused, "its signature is not of this connection, so it proves no key"):
         key = certificate.public_key()
-        if not isinstance(key, ec.EllipticCurvePublicKey):
-            raise TypeError
+        assert isinstance(key, ec.EllipticCurvePublicKey)
         signed = _signed_bytes(nonce, [name, other_name, version])
         key.verify(signature, signed, SIGNATURE_ALGORITHM)
-    except InvalidSignature:
-        raise Refused("its signature is not of this connection, so it proves no key") from None
-    except (ValueError, TypeError, msgpack.UnpackException):
-        raise Refused("no request of a site") from None
     site, other = find_holder(certificate, roster), roster.by_name(other_name)
     if site is None:
         raise unknown_key(fingerprint(key), "this relay", roster.version, version)

@@ -19,7 +19,7 @@ class RelayServer:
     """Listening sockets of a relay; connections that have proved no key yet are few and brief."""
 
     def __init__(self, folder: Path, address: str | None, limits: RelayLimits, audit: Audit):
-        files = RosterFolder(folder)
+        files = RosterFolder(folder, audit)
         address = address or files.roster.relays.get(folder.resolve().name)
         if address is None:
             names = ", ".join(files.roster.relays) or "none"

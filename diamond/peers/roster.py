@@ -12,9 +12,10 @@ import os
 import stat
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_origin
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -22,6 +23,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from ..core.parsing import refuse_unreadable
+from ..records import checkpoint
 
 CA, CERTIFICATE, KEY, ROSTER, SIGNATURE = (
     "ca.pem",
@@ -105,9 +109,15 @@ class Roster:
         return json.dumps(document, indent=1).encode()
 
     @property
+    def all_epochs(self) -> tuple[RosterEpoch, ...]:
+        """Return the epochs; before the first change, the only one, of all members."""
+        numbers, network = tuple(range(len(self.members))), self.terms.get("network", {})
+        return self.epochs or (RosterEpoch(0, 1, numbers, dict(network)),)
+
+    @property
     def founders(self) -> tuple[Member, ...]:
         """Return the members of round 0."""
-        return self.members[: len(self.epochs[0].members)] if self.epochs else self.members
+        return self.members[: len(self.all_epochs[0].members)]
 
     def is_member(self, number: int) -> bool:
         """Return whether that site takes part after the last change."""
@@ -147,13 +157,12 @@ def certificate_name(fingerprint: str) -> str:
     return f"{fingerprint[:32]}.{fingerprint[32:]}.diamond"
 
 
+@refuse_unreadable(BadBundle, "the roster cannot be read")
 def decode_roster(content: bytes) -> Roster:
-    """Decode a roster."""
+    """Decode a roster; raises `BadBundle` if it contradicts itself."""
     document = json.loads(content)
     members = [Member(**m | {"neighbours": tuple(m["neighbours"])}) for m in document["members"]]
-    if [m.number for m in members] != list(range(len(members))):
-        raise ValueError("the members are not numbered from 0")
-    return Roster(
+    roster = Roster(
         document["federation"],
         tuple(members),
         dict(document["terms"]),
@@ -164,19 +173,58 @@ def decode_roster(content: bytes) -> Roster:
             for epoch in document.get("epochs", [])
         ),
     )
+    entries: list[Member | RosterEpoch] = [*roster.members, *roster.epochs]
+    for entry in entries:
+        _check_types(entry)
+    if [m.number for m in members] != [*range(len(members))]:
+        raise BadBundle("the members of the roster are not numbered from 0")
+    if any(j == m.number or not 0 <= j < len(members) for m in members for j in m.neighbours):
+        raise BadBundle("the roster gives a member a neighbour that is no other member")
+    _check_epochs(roster)
+    return roster
+
+
+def _check_types(entry: Member | RosterEpoch) -> None:
+    for item in fields(entry):
+        value, kind = vars(entry)[item.name], get_origin(item.type) or item.type
+        numbers = value if kind is tuple else ()
+        if type(value) not in (kind, int if kind is float else kind) or any(
+            type(number) is not int for number in numbers
+        ):
+            raise BadBundle(f"the roster has a {type(entry).__name__} without its {item.name}")
+
+
+def _check_epochs(roster: Roster) -> None:
+    """Refuse epochs that no sequence of changes from the founding on leads to."""
+    epochs = roster.all_epochs
+    founding = replace(roster, members=roster.founders, epochs=()).all_epochs
+    if epochs[:1] != founding:
+        raise BadBundle("the first epoch of the roster is not that of its founding")
+    if not all(epoch.members for epoch in epochs):
+        raise BadBundle("the roster has rounds without members")
+    known = len(roster.founders)  # members so far, those that left included
+    for before, epoch in pairwise(epochs):
+        joining = [i for i in epoch.members if i not in before.members]
+        known += len(joining)
+        is_ordered = before.from_round < epoch.from_round and before.version < epoch.version
+        if not is_ordered or epoch.version > roster.version:
+            raise BadBundle(f"the epoch of round {epoch.from_round} in the roster is out of order")
+        stay = [i for i in before.members if i in epoch.members]
+        if [*epoch.members] != stay + joining or joining != [*range(known - len(joining), known)]:
+            raise BadBundle(
+                f"from round {epoch.from_round} on, the roster has members that did not join"
+            )
+    if known != len(roster.members):
+        raise BadBundle("the roster lists members that are in none of its epochs")
 
 
 def load_bundle(folder: Path) -> Bundle:
     """Load the bundle in `folder`, and verify its signature and its own certificate."""
     roster = load_roster(folder)
     _check_private_mode(folder / KEY)
-    try:
+    with refuse_unreadable(BadBundle, f"{folder} is no whole bundle"):
         ca, certificate, key = ((folder / name).read_bytes() for name in (CA, CERTIFICATE, KEY))
         own_fingerprint = fingerprint(x509.load_pem_x509_certificate(certificate).public_key())
-    except OSError as cause:
-        raise BadBundle(f"{folder} is no whole bundle: {cause}") from None
-    except ValueError as cause:
-        raise BadBundle(f"{folder} is no bundle: {cause}") from None
     me = roster.by_key(own_fingerprint)
     if me is None:
         raise BadBundle(
@@ -216,7 +264,7 @@ class SignedRoster(NamedTuple):
     signature: bytes
 
     def verify(self, ca: bytes) -> Roster:
-        """Return the roster; raise `InvalidSignature` or `ValueError` if it is not signed."""
+        """Return the roster; raise `InvalidSignature`, or `BadBundle` if it cannot be read."""
         authority = x509.load_pem_x509_certificate(ca).public_key()
         if not isinstance(authority, ec.EllipticCurvePublicKey):
             raise BadBundle(f"{CA} is not of a federation of diamond")
@@ -231,10 +279,13 @@ def load_roster(folder: Path) -> Roster:
 
 def load_signed_roster(folder: Path) -> tuple[SignedRoster, Roster]:
     """Load the newest roster in `folder`, signed and decoded: its files, or one accepted since."""
-    try:
+    with refuse_unreadable(BadBundle, f"{folder} is no whole bundle"):
         ca = (folder / CA).read_bytes()
         signed = SignedRoster(*((folder / name).read_bytes() for name in (ROSTER, SIGNATURE)))
-        roster = signed.verify(ca)
+        try:
+            roster = signed.verify(ca)
+        except InvalidSignature:
+            raise BadBundle(f"{folder / ROSTER} is not what the authority of {CA} signed") from None
         if (folder / ACCEPTED).exists():
             document = json.loads((folder / ACCEPTED).read_bytes())
             accepted = SignedRoster(document["content"].encode(), bytes.fromhex(document["sig"]))
@@ -243,11 +294,14 @@ def load_signed_roster(folder: Path) -> tuple[SignedRoster, Roster]:
                 if newer.version > roster.version:
                     return accepted, newer
         return signed, roster
-    except InvalidSignature:
-        raise BadBundle(f"{folder / ROSTER} is not what the authority of {CA} signed") from None
+
+
+def save_accepted(folder: Path, signed: SignedRoster) -> None:
+    """Write a roster as the newest that this site or relay has accepted."""
+    document = {"content": signed.content.decode(), "sig": signed.signature.hex()}
+    try:
+        checkpoint.replace_file(folder / ACCEPTED, json.dumps(document).encode())
     except OSError as cause:
-        raise BadBundle(f"{folder} is no whole bundle: {cause}") from None
-    except (ValueError, KeyError, TypeError) as cause:
-        if isinstance(cause, BadBundle):
-            raise
-        raise BadBundle(f"{folder} is no bundle: {cause}") from None
+        raise BadBundle(
+            f"{folder} cannot hold the accepted roster ({cause}): make the bundle writable"
+        ) from None

@@ -13,45 +13,45 @@ is more than the diameter of the network ahead. A site that sends an older roste
 restart, gets the newer one in return.
 """
 
-import json
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 
+from ..core.parsing import refuse_unreadable
 from ..network import Network
-from ..network.membership_epochs import Epoch
-from ..records import checkpoint
+from ..network.membership_epochs import Epoch, check_epoch
 from . import wire_format
 from .call_errors import Refused
 from .client import Transport, gather_or_cancel
 from .credentials import Credentials
 from .epoch_run import EpochRun
-from .roster import ACCEPTED, BadBundle, Bundle, Roster, SignedRoster, load_signed_roster
+from .roster import BadBundle, Bundle, Roster, SignedRoster, load_signed_roster, save_accepted
 from .timeouts import retry_until_answered
 from .wire_format import MAX_REQUEST_BYTES, Frame, FrameError
 
 MAX_ROSTER_BYTES = 2**22
 
 
-def save_accepted(folder: Path, signed: SignedRoster) -> None:
-    """Write a roster as the newest that the site of this bundle has accepted."""
-    document = {"content": signed.content.decode(), "sig": signed.signature.hex()}
-    try:
-        checkpoint.replace_file(folder / ACCEPTED, json.dumps(document).encode())
-    except OSError as cause:
-        raise BadBundle(
-            f"{folder} cannot hold the accepted roster ({cause}): make the bundle writable"
-        ) from None
-
-
 def roster_epochs(roster: Roster, build: Callable[[Mapping[str, Any]], Network]) -> list[Epoch]:
-    """Return the epochs of a roster, whose networks `build` makes of their tables."""
-    return [Epoch(e.from_round, build(e.network), e.members) for e in roster.epochs]
+    """Return the epochs of a roster, whose networks `build` makes of their tables.
+
+    Raises `BadBundle` if the members do not fit these networks.
+    """
+    with refuse_unreadable(BadBundle, "its networks cannot be built", ValueError):
+        epochs = [Epoch(e.from_round, build(e.network), e.members) for e in roster.epochs]
+        for before, epoch in pairwise(epochs):
+            check_epoch(epoch, before.members)
+        for i, member in enumerate(roster.members if epochs else ()):
+            own = [epoch.neighbours(i) for epoch in epochs if i in epoch.members]
+            if {*member.neighbours} != {j for neighbours in own for j in neighbours}:
+                raise BadBundle(f"the neighbours of {member.name} are not those of its networks")
+    return epochs
 
 
 class RosterAcceptance:
@@ -84,7 +84,7 @@ class RosterAcceptance:
     def accept(self, bundle: Bundle, signed: SignedRoster, from_operator: bool) -> None:
         """Check a roster with more epochs, write it to the disk, and let the run follow it."""
         old, roster, run = self.roster, bundle.roster, self.run
-        known = old.epochs or roster.epochs[:1]
+        known = old.all_epochs
         if roster.epochs[: len(known)] != known or len(roster.epochs) == len(known):
             raise BadBundle(
                 f"roster {roster.version} changes earlier rounds of roster {old.version}, which "
@@ -152,13 +152,7 @@ class RosterAcceptance:
 
     def _take(self, signed: SignedRoster) -> int:
         """Accept a signed roster if it is newer; return its version, or raise `Refused`."""
-        own, bundle = self.roster.version, self.credentials.bundle
-        try:
-            roster = signed.verify(bundle.ca)
-        except InvalidSignature:
-            raise Refused("the roster is not what the federation's authority signed") from None
-        except (ValueError, KeyError, TypeError) as cause:
-            raise Refused(f"the roster cannot be read: {cause}") from None
+        own, bundle, roster = self.roster.version, self.credentials.bundle, self._verify(signed)
         if roster.version == own and signed.content != self.signed.content:
             raise Refused(f"another roster {own} was accepted here before")
         if roster.version > own:
@@ -170,6 +164,15 @@ class RosterAcceptance:
             except BadBundle as cause:
                 raise Refused(str(cause)) from None
         return roster.version
+
+    def _verify(self, signed: SignedRoster) -> Roster:
+        """Return a roster that the authority has signed; raise `Refused` if it has not."""
+        try:
+            return signed.verify(self.credentials.bundle.ca)
+        except InvalidSignature:
+            raise Refused("the roster is not what the federation's authority signed") from None
+        except BadBundle as cause:
+            raise Refused(str(cause)) from None
 
     async def pass_on(self) -> None:
         """Wait until all neighbours of this epoch have the roster, if a change is to come."""
@@ -189,7 +192,10 @@ class RosterAcceptance:
             response = await self.transport.send_request(j, encode_roster(me, self.signed))
             fields, _ = wire_format.unpack(response, MAX_REQUEST_BYTES)
             if "refused" in fields:  # it has a newer one, which it sends along
-                self._take(_decode(fields))
+                with refuse_unreadable(FrameError, "an answer without a roster", Refused):
+                    signed = _decode(fields)
+                    self._verify(signed)
+                self._take(signed)
             if not isinstance(confirmed := fields.get("version"), int):
                 raise FrameError("an answer without the version of a roster")
             self.confirmed[j] = confirmed
@@ -215,9 +221,5 @@ def _decode(header: Mapping[str, Any]) -> SignedRoster:
     content, signature = header.get("roster"), header.get("signature")
     if not isinstance(content, bytes) or not isinstance(signature, bytes):
         raise Refused("a roster without content or signature")
-    inflater = zlib.decompressobj()
-    try:
-        plain = inflater.decompress(content, MAX_ROSTER_BYTES)
-    except zlib.error:
-        raise Refused("the roster cannot be unpacked") from None
-    return SignedRoster(plain, signature)
+    with refuse_unreadable(Refused, "the roster cannot be unpacked"):
+        return SignedRoster(zlib.decompressobj().decompress(content, MAX_ROSTER_BYTES), signature)

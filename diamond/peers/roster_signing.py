@@ -41,9 +41,7 @@ def change_members(
             f"{folder} has no {AUTHORITY_KEY}: members change in the folder that `net init` made"
         )
     old, relays = load_roster(folder), relays or {}
-    epochs = old.epochs or (
-        RosterEpoch(0, 1, tuple(range(len(old.members))), dict(old.terms.get("network", {}))),
-    )
+    epochs = old.all_epochs
     _check_terms(old, epochs[-1], from_round)
     every = int(old.terms.get("every", 1))
     if rewinds and from_round % every:

@@ -104,7 +104,7 @@ class Server:
             if is_new and find_route(self._bundle, member).kind == "await relay":
                 self._awaited.add(member.number)
                 for relay in self._bundle.roster.all_relays:
-                    on_connection = partial(self._start_relayed_admission, member.number)
+                    on_connection = partial(self._admit_relayed, member.number)
                     route = self._credentials, relay, member.number
                     self.start_task(accept_through_relay(*route, self.audit, on_connection))
 
@@ -161,12 +161,15 @@ class Server:
         task = self.start_task(self._admit(session, connection, address[0]))
         task.add_done_callback(partial(_release_connection, session, connection))
 
-    def _start_relayed_admission(
+    async def _admit_relayed(
         self, number: int, connection: socket.socket, relay: str, place: str
-    ) -> None:
+    ) -> bool:
+        """Authenticate a connection through a relay; return whether it is of that member."""
         session = Session(self, f"{relay} at {place}", expected=number)
         task = self.start_task(self._admit(session, connection, place.rsplit(":", 1)[0]))
         task.add_done_callback(partial(_release_connection, session, connection))
+        await asyncio.wait([task])
+        return session.member is not None
 
     async def _admit(self, session: Session, connection: socket.socket, machine: str) -> None:
         """Authenticate a connection, or close it."""
@@ -289,6 +292,10 @@ class Server:
             if not isinstance(reason, EpochPending):
                 self.audit.record_event(session.source, f"sent what cannot be read: {reason}")
             code, body = UNREADABLE, str(reason).encode()[:MAX_REFUSAL_BYTES]
+        except Exception as cause:  # no request writes a traceback; the neighbour asks again
+            failure = f"its request could not be answered ({type(cause).__name__}: {cause})"
+            self.audit.record_event(session.source, failure)
+            code, body = UNREADABLE, b"the request could not be answered"
         try:
             await session.send(number, code, body)
         except ConnectionError:

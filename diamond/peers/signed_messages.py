@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
 
+from ..core.parsing import refuse_unreadable
 from ..network.comparison_paths import (
     MAX_HOPS,
     Neighbours,
@@ -167,22 +168,18 @@ class SignedMessages:
     def _read(self, envelope: Envelope, attachment: bytes, content: memoryview) -> None:
         """Verify the statement about a message of a neighbour, and compare those it passes on."""
         j, exchange = envelope.sender, envelope.round
-        try:
+        with refuse_unreadable(FrameError, "its signature cannot be read", Refused):
             version, signature, certificate, passed_on, certificates, proofs = msgpack.unpackb(
                 attachment, max_ext_len=0
             )
-            identity = self._identify(certificate, j)
+            certificates = [_check_bytes(content) for content in certificates[:MAX_PASSED_ON]]
+            identity = self._identify(_check_bytes(certificate), j)
             fields = [version, j, exchange, envelope.consensus_step, digest_of(content), signature]
             statement = read_statement(self.run, fields)
-            entries = [(read_statement(self.run, e[:6]), _check_hops(e[6])) for e in passed_on]
-            pairs = [(c, read_statement(self.run, a), read_statement(self.run, b))
-                     for c, a, b in proofs]  # fmt: skip
-        except Refused as cause:
-            raise FrameError(str(cause)) from None
-        except (ValueError, TypeError, IndexError, msgpack.UnpackException) as cause:
-            if isinstance(cause, FrameError):
-                raise
-            raise FrameError(f"its signature cannot be read ({type(cause).__name__})") from None
+            entries = [(read_statement(self.run, e[:6]), _check_hops(e[6]))
+                       for e in passed_on[:MAX_PASSED_ON]]  # fmt: skip
+            pairs = [(_check_bytes(c), read_statement(self.run, a), read_statement(self.run, b))
+                     for c, a, b in proofs[:MAX_PROOFS]]  # fmt: skip
         held = self._held.get(statement.slot)
         if held is None or held.digest != statement.digest:
             if not identity.has_signed(statement):
@@ -190,19 +187,17 @@ class SignedMessages:
         self._newest = max(self._newest, exchange)
         self._compare(statement, 0)
         try:
-            for content in certificates[:MAX_PASSED_ON]:
-                self._identify(content)
-            for passed_on_statement, hops in entries[:MAX_PASSED_ON]:
+            for encoded in certificates:
+                self._identify(encoded)
+            for passed_on_statement, hops in entries:
                 self._receive_passed_on(passed_on_statement, hops)
-            for content, first, second in pairs[:MAX_PROOFS]:
-                self._receive_proof(content, first, second)
+            for encoded, first, second in pairs:
+                self._receive_proof(encoded, first, second)
         except (Refused, BadProof) as cause:
             name = site_name(self.names, j)
             self.audit.record_event(name, f"passed on a false statement: {cause}")
 
-    def _identify(self, certificate: Any, expected: int | None = None) -> Identity:
-        if not isinstance(certificate, bytes):
-            raise Refused("no certificate")
+    def _identify(self, certificate: bytes, expected: int | None = None) -> Identity:
         number, identity = self.signer.identify(certificate)
         if expected not in (None, number):
             raise Refused("its statement has the certificate of another site")
@@ -237,7 +232,7 @@ class SignedMessages:
     def _is_outdated(self, slot: Slot | None) -> bool:
         return slot is not None and slot[2] < self._newest - WINDOW
 
-    def _receive_proof(self, certificate: Any, first: Statement, second: Statement) -> None:
+    def _receive_proof(self, certificate: bytes, first: Statement, second: Statement) -> None:
         if first.signer in self.proven or first.signer == self.agent:
             return
         identity = self._identify(certificate, first.signer)
@@ -268,6 +263,12 @@ def sign_messages(signer: StatementSigner, node: "Node") -> SignedMessages:
 def _fields(statement: Statement) -> list[Any]:
     """Return the fields of a statement that travel; the receiver knows the run."""
     return list(statement[1:])
+
+
+def _check_bytes(certificate: Any) -> bytes:
+    if not isinstance(certificate, bytes):
+        raise FrameError("no certificate")
+    return certificate
 
 
 def _check_hops(hops: Any) -> int:

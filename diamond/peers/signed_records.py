@@ -2,10 +2,10 @@
 
 import msgpack
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
+from ..core.parsing import refuse_unreadable
 from .call_errors import Refused
 from .membership import find_holder, verify_certificate
 from .roster import SIGNATURE_ALGORITHM, Bundle, Member
@@ -29,15 +29,13 @@ def verify_record(
     Raises `Refused` if nobody signed it for this purpose, `FrameError` if it is no record; `kind`
     is what the record is, in words.
     """
-    try:
-        content, certificate_bytes, signature = msgpack.unpackb(record)
-        certificate = verify_certificate(certificate_bytes, bundle.ca)
+    with refuse_unreadable(FrameError, f"an answer that is no {kind}"):
+        content, certificate_bytes, signature = msgpack.unpackb(record, max_ext_len=0)
+        if not all(isinstance(part, bytes) for part in (content, certificate_bytes, signature)):
+            raise FrameError(f"an answer that is no {kind}")
+    certificate = verify_certificate(certificate_bytes, bundle.ca)
+    with refuse_unreadable(Refused, f"a {kind} that its site did not sign for this purpose"):
         key = certificate.public_key()
-        if not isinstance(key, ec.EllipticCurvePublicKey):
-            raise TypeError
+        assert isinstance(key, ec.EllipticCurvePublicKey)
         key.verify(signature, context + content, SIGNATURE_ALGORITHM)
-    except InvalidSignature:
-        raise Refused(f"a {kind} that its site did not sign for this purpose") from None
-    except (ValueError, TypeError, msgpack.UnpackException) as cause:
-        raise FrameError(f"an answer that is no {kind} ({type(cause).__name__})") from None
-    return bytes(content), find_holder(certificate, bundle.roster)
+    return content, find_holder(certificate, bundle.roster)

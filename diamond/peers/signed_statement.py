@@ -16,6 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
+from ..core.parsing import refuse_unreadable
 from .call_errors import Refused
 from .membership import find_holder, read_claim, verify_certificate
 from .roster import SIGNATURE_ALGORITHM, Bundle, Roster
@@ -45,10 +46,6 @@ class Statement(NamedTuple):
     def signed_bytes(self) -> bytes:
         """Return the bytes that are signed."""
         return CONTEXT + msgpack.packb(list(self[:-1]))
-
-    def conflicts_with(self, other: "Statement") -> bool:
-        """Return whether both are about the same exchange of a run, with different digests."""
-        return self[:5] == other[:5] and self.digest != other.digest
 
 
 class Identity(NamedTuple):
@@ -82,6 +79,7 @@ def digest_of(*parts: Any) -> bytes:
     return digest.digest()
 
 
+@refuse_unreadable(FrameError, "a statement that cannot be read")
 def read_statement(run: str, fields: Any) -> Statement:
     """Read a statement of this run that came with a message; raises `FrameError`."""
     numbers, digest, signature = (fields[:4], *fields[4:6]) if len(fields) == 6 else ((), b"", b"")
@@ -130,6 +128,7 @@ class StatementSigner:
         signature = self._key.sign(statement.signed_bytes(), SIGNATURE_ALGORITHM)
         return statement._replace(signature=signature)
 
+    @refuse_unreadable(Refused, "its certificate names no site")
     def identify(self, certificate: bytes) -> tuple[int, Identity]:
         """Return the number and identity of the site of a certificate; raises `Refused`."""
         bundle = self.bundle()

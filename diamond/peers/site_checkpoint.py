@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import pytrees
+from ..core.parsing import refuse_unreadable
 from ..records import checkpoint, resolved_values
 from ..records.checkpoint import DamagedCheckpoint
 from ..records.folder_recovery import unused_path
@@ -77,8 +78,15 @@ def restore(
     for round in reversed(checkpoint.saved_rounds(states)):
         try:
             saved = checkpoint.load(states, round)
-            counts = saved.notes["messages"] if saved.notes["run"] == run else {}
-            frames, is_complete = message_store.load(folder / MESSAGE_FOLDER, round, counts, run)
+            with refuse_unreadable(DamagedCheckpoint, f"{states}, round {round}: no checkpoint"):
+                is_of_run = saved.notes["run"] == run
+                counts = saved.notes["messages"] if is_of_run else {}
+                place = folder / MESSAGE_FOLDER
+                frames, is_complete = message_store.load(place, round, counts, run)
+                progress = _read_progress(saved, start) if is_of_run else start
+                if is_of_run:
+                    first = 0 if is_complete else tick_of(round)
+                    outbox.restore(frames, saved.notes["durable"], first)
         except DamagedCheckpoint as error:
             moved = [
                 (file, unused_path(file)) for file in checkpoint.checkpoint_files(states, round)
@@ -89,28 +97,13 @@ def restore(
             names = ", ".join(aside.name for _, aside in moved if aside.exists())
             damage.append(f"{error}; moved aside as {names}")
             continue
-        if saved.notes["run"] != run:
+        if not is_of_run:
             raise OtherRun(
                 f"{folder} has a checkpoint of another run (another problem, algorithm, network, "
                 f"seed or number of rounds); choose another folder or remove it"
             )
         _log_damage(damage, f"the run resumes from the checkpoint of round {round}")
-        outbox.restore(frames, saved.notes["durable"], 0 if is_complete else tick_of(round))
-        like = _SavedArrays(start.state, start.spent, start.channel_states)
-        state, spent, channel_states = pytrees.from_named_leaves(like, saved.arrays)
-        clock_offset = saved.notes.get("base", 0)
-        rollback_states = _rollback_states(start, saved.notes, saved.arrays)
-        return start._replace(
-            t=saved.round - clock_offset,
-            state=state,
-            spent=spent,
-            estimates=resolved_values.from_json(saved.notes["found"]),
-            channel_states=channel_states,
-            clock_offset=clock_offset,
-            start=rollback_states.pop(START_PREFIX, None),
-            lowest_state=rollback_states.pop(LOWEST_PREFIX, None),
-            recent_states=tuple(rollback_states.values()),
-        )
+        return progress
     attempts = {path.name[:10] for path in states.glob("[0-9]*.json*") if path.suffix != ".tmp"}
     if len(attempts) > 1:
         why = damage[0] if damage else "set aside"
@@ -121,6 +114,25 @@ def restore(
         )
     _log_damage(damage, "the run starts again at round 0")
     return start
+
+
+def _read_progress(saved: checkpoint.Checkpoint, start: AgentProgress) -> AgentProgress:
+    """Return the progress in a checkpoint."""
+    like = _SavedArrays(start.state, start.spent, start.channel_states)
+    state, spent, channel_states = pytrees.from_named_leaves(like, saved.arrays)
+    clock_offset = saved.notes.get("base", 0)
+    rollback_states = _rollback_states(start, saved.notes, saved.arrays)
+    return start._replace(
+        t=saved.round - clock_offset,
+        state=state,
+        spent=spent,
+        estimates=resolved_values.from_json(saved.notes["found"]),
+        channel_states=channel_states,
+        clock_offset=clock_offset,
+        start=rollback_states.pop(START_PREFIX, None),
+        lowest_state=rollback_states.pop(LOWEST_PREFIX, None),
+        recent_states=tuple(rollback_states.values()),
+    )
 
 
 def load_round(folder: Path, round: int, start: AgentProgress) -> AgentProgress:
@@ -163,12 +175,13 @@ def record_finished(folder: Path, run: str, neighbours: set[int]) -> None:
 def load_finished(folder: Path, run: str) -> set[int]:
     """Return the neighbours that have finished."""
     path = folder / FINISHED_FILE
-    try:
-        document = json.loads(path.read_bytes())
-        return {int(j) for j in document["neighbours"]} if document["run"] == run else set()
-    except FileNotFoundError:
+    if not path.exists():
         return set()
-    except (ValueError, KeyError, TypeError) as cause:
+    try:
+        with refuse_unreadable(DamagedCheckpoint, "not what was written"):
+            document = json.loads(path.read_bytes())
+            return {int(j) for j in document["neighbours"]} if document["run"] == run else set()
+    except DamagedCheckpoint as cause:
         aside = unused_path(path)
         os.rename(path, aside)
         LOG.warning(

@@ -5,8 +5,8 @@ A site that cannot be dialed answers through the operator's own site, which is c
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
+from ..metrics.site_status import NoStatus, SiteStatus
 from .call_errors import Refused, Unreachable
 from .neighbour_status import validate_status
 from .overview import encode_query, new_query, read_records, verify_statuses
@@ -16,7 +16,7 @@ from .rpc import RpcClient
 from .timeouts import Timeouts
 from .wire_format import MAX_REQUEST_BYTES, FrameError, pack, unpack
 
-Answers = dict[str, dict[str, Any]]  # by site; {"error": reason} if it does not answer
+Answers = dict[str, SiteStatus | NoStatus]  # by site
 
 
 async def query_members(
@@ -24,14 +24,14 @@ async def query_members(
 ) -> Answers:
     """Request an answer from each member; {"error": reason} if a member does not answer."""
 
-    async def query(client: RpcClient, member: Member) -> dict[str, Any]:
+    async def query(client: RpcClient, member: Member) -> SiteStatus | NoStatus:
         try:
             request = pack({"kind": kind, "sender": site.me.number})
             header, _ = unpack(await client.send_request(member.number, request), MAX_REQUEST_BYTES)
             return validate_status(header, len(site.roster.members))
         except (Refused, Unreachable, FrameError) as cause:
             place = (own_address if member == site.me else "") or member.address
-            return {"error": f"{place or member.name}: {cause}"}
+            return NoStatus(error=f"{place or member.name}: {cause}")
 
     dialed = [member for member in members if find_route(site, member).dials]
     timeouts = Timeouts(connect, connect)
@@ -49,7 +49,7 @@ async def query_federation(
     """Return the statuses that the own site collects from its neighbours, theirs, and so on."""
     number, members = site.me.number, site.roster.members
     query, hops = new_query(), len(members) if hops is None else hops
-    statuses, reason = {}, "no answer from this site"  # type: Answers, str
+    statuses, reason = {}, "no answer from this site"  # type: dict[str, SiteStatus], str
     timeouts = Timeouts(seconds, 2 * seconds)
     async with RpcClient(site, MAX_REQUEST_BYTES, timeouts, own_address) as client:
         try:
@@ -58,4 +58,4 @@ async def query_federation(
             statuses = verify_statuses(site, query, records)
         except (Refused, Unreachable, FrameError) as cause:
             reason = f"{site.me.name} does not run here ({cause})"
-    return {member.name: statuses.get(member.name, {"error": reason}) for member in members}
+    return {member.name: statuses.get(member.name) or NoStatus(error=reason) for member in members}

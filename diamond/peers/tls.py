@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 from cryptography import x509
 
+from ..core.parsing import refuse_unreadable
+from .call_errors import Refused
 from .roster import Bundle
 
 
@@ -29,6 +31,7 @@ def tls_context(bundle: Bundle, is_server: bool) -> ssl.SSLContext:
     return context
 
 
+@refuse_unreadable(Refused, "its certificate cannot be read")
 def peer_identity(ssl_object: ssl.SSLObject) -> tuple[x509.Certificate, float]:
     """Return the certificate of the other end and its expiry."""
     content = ssl_object.getpeercert(binary_form=True)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgpack
 import numpy as np
 
+from ..core.parsing import refuse_unreadable
 from .checksum import checksum
 
 MAGIC, VERSION = b"DMND", 3
@@ -150,10 +151,7 @@ def decode(
     entries, sizes = _describe_layout(expected)
     expected_header = {"kind": "message", **_wire_fields(envelope), "arrays": entries}
     attached = header.pop("attached", None) if read_attached else None
-    _check_fields(header, expected_header)
-    for name, value in expected_header.items():
-        if type(header[name]) is not type(value) or header[name] != value:
-            raise FrameError(f"{name} is {_shorten(header[name])} where {_shorten(value)} belongs")
+    _check_header(header, expected_header)
     total = sum(sizes)
     if len(content) != total:
         kind = "cut short" if len(content) < total else "followed by other bytes"
@@ -186,6 +184,7 @@ def encode_request(request: MessageRequest, kind: str = "ask") -> Frame:
     return pack({"kind": kind, **_wire_fields(request)})
 
 
+@refuse_unreadable(FrameError, "a request that cannot be read")
 def decode_request(header: Mapping[str, Any]) -> MessageRequest:
     """Decode the request in a header."""
     names = [WIRE_NAMES.get(name, name) for name in MessageRequest._fields]
@@ -241,13 +240,19 @@ def unpack(frame: Frame, max_bytes: int) -> tuple[dict[str, Any], memoryview]:
     (expected_checksum,) = TRAILER.unpack_from(frame, len(frame) - TRAILER.size)
     if checksum(view[: -TRAILER.size]) != expected_checksum:
         raise FrameError("damaged: its checksum is not that of its content")
-    try:
+    with refuse_unreadable(FrameError, "its header is no msgpack"):
         header = msgpack.unpackb(view[PREFIX.size : end], max_ext_len=0)
-    except (ValueError, TypeError, msgpack.UnpackException) as cause:
-        raise FrameError(f"its header is no msgpack ({type(cause).__name__})") from None
     if not isinstance(header, dict):
         raise FrameError("its header is no map")
     return header, view[start : -TRAILER.size]
+
+
+@refuse_unreadable(FrameError, "a header that cannot be read")
+def _check_header(header: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    _check_fields(header, expected)
+    for name, value in expected.items():
+        if type(header[name]) is not type(value) or header[name] != value:
+            raise FrameError(f"{name} is {_shorten(header[name])} where {_shorten(value)} belongs")
 
 
 def _check_fields(header: Mapping[str, Any], expected: Any) -> None:

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.parsing import refuse_unreadable
+
 RETAINED = 2
 CHECKPOINT_FILE = re.compile(r"\d+\.(json|safetensors)(\.tmp)?")  # files set aside do not match
 
@@ -51,11 +53,10 @@ def save(folder: Path, round: int, arrays: Mapping[str, Any], notes: Mapping[str
 
 def load(folder: Path, round: int) -> Checkpoint:
     """Load the checkpoint of `round`; raises `DamagedCheckpoint` unless every bit is as written."""
-    from safetensors import SafetensorError
     from safetensors.numpy import load as deserialize
 
     stem = folder / f"{round:010d}"
-    try:
+    with refuse_unreadable(DamagedCheckpoint, f"{stem}: not a whole checkpoint"):
         sealed = json.loads(stem.with_suffix(".json").read_bytes())
         body = sealed["body"]
         content = stem.with_suffix(".safetensors").read_bytes()
@@ -66,12 +67,8 @@ def load(folder: Path, round: int) -> Checkpoint:
                 f"{stem}.safetensors: its digest is not the one in {stem.name}.json"
             )
         if body["round"] != round:
-            raise DamagedCheckpoint(f"{stem}.json: it is of round {body['round']}")
+            raise DamagedCheckpoint(f"{stem}.json: it is of another round")
         return Checkpoint(round, deserialize(content), body["notes"])
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as cause:
-        if isinstance(cause, DamagedCheckpoint):
-            raise
-        raise DamagedCheckpoint(f"{stem}: not a whole checkpoint ({cause})") from cause
 
 
 def load_newest(folder: Path) -> Checkpoint:

@@ -3,15 +3,16 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..metrics.display import format_duration
+from ..metrics.site_status import NoStatus, SiteStatus, SiteStatuses, SiteWait
 from .graph_layout import layout_agents
 from .loopback_server import HOST, LoopbackHandler
 
@@ -28,22 +29,19 @@ class SiteGraph(NamedTuple):
     edges: Sequence[tuple[int, int]]
 
 
-Statuses = Mapping[str, Mapping[str, Any]]  # by site; {"error": reason} where it does not answer
-
-
 def render_page(federation: SiteGraph) -> str:
     """Return the page, which asks for `/view` every two seconds."""
     text = PAGE.read_text(encoding="utf-8").replace("{{title}}", escape(federation.name))
     return text.replace("{{milliseconds}}", str(int(1000 * REFRESH)))
 
 
-def render_view(federation: SiteGraph, statuses: Statuses) -> str:
+def render_view(federation: SiteGraph, statuses: SiteStatuses) -> str:
     """Return the picture and the table of the sites as HTML."""
     return _draw_graph(federation, statuses) + _render_table(federation, statuses)
 
 
 def make_federation_server(
-    federation: SiteGraph, query: Callable[[], Statuses], port: int = 0
+    federation: SiteGraph, query: Callable[[], SiteStatuses], port: int = 0
 ) -> ThreadingHTTPServer:
     """Create a server of the page on loopback; `query` asks the sites."""
     view = _View(federation, query)
@@ -53,7 +51,7 @@ def make_federation_server(
 class _View:
     """The newest view, shared by all requests: the sites are asked once in `REFRESH` seconds."""
 
-    def __init__(self, federation: SiteGraph, query: Callable[[], Statuses]):
+    def __init__(self, federation: SiteGraph, query: Callable[[], SiteStatuses]):
         self.federation, self.query = federation, query
         self.lock, self.text, self.time = threading.Lock(), "", -math.inf
 
@@ -82,7 +80,7 @@ class _Handler(LoopbackHandler):
             self.send_error(HTTPStatus.NOT_FOUND)
 
 
-def _draw_graph(federation: SiteGraph, statuses: Statuses) -> str:
+def _draw_graph(federation: SiteGraph, statuses: SiteStatuses) -> str:
     """Draw the sites as circles that fill with their rounds; edges that wait are dashed."""
     points = [
         (RADIUS * (1 + a), RADIUS * (1 + b))
@@ -91,7 +89,7 @@ def _draw_graph(federation: SiteGraph, statuses: Statuses) -> str:
     waits = {
         frozenset((number, wait["agent"]))
         for number, site in enumerate(federation.sites)
-        for wait in statuses[site].get("waiting", ())
+        for wait in _waits(statuses[site])
     }
     lines = [
         f'<line x1="{points[i][0]:.1f}" y1="{points[i][1]:.1f}" x2="{points[j][0]:.1f}" '
@@ -115,6 +113,10 @@ def _draw_graph(federation: SiteGraph, statuses: Statuses) -> str:
     )
 
 
+def _waits(status: SiteStatus | NoStatus) -> list[SiteWait]:
+    return [] if "error" in status else status["waiting"]
+
+
 def _pie_path(share: float, radius: float) -> str:
     """Return the path of the part of a circle from the top, clockwise."""
     if share >= 1:
@@ -124,7 +126,7 @@ def _pie_path(share: float, radius: float) -> str:
     return f"M0 0L0 {-radius}A{radius} {radius} 0 {int(share > 0.5)} 1 {end}Z"
 
 
-def _render_table(federation: SiteGraph, statuses: Statuses) -> str:
+def _render_table(federation: SiteGraph, statuses: SiteStatuses) -> str:
     has_losses = any("loss" in status for status in statuses.values())
     headings = ["Site", "State", "Round", "Waits for", *(["Loss"] if has_losses else [])]
     rows = "".join(
@@ -135,7 +137,7 @@ def _render_table(federation: SiteGraph, statuses: Statuses) -> str:
 
 
 def _render_row(
-    federation: SiteGraph, site: str, status: Mapping[str, Any], has_losses: bool
+    federation: SiteGraph, site: str, status: SiteStatus | NoStatus, has_losses: bool
 ) -> str:
     if "error" in status:
         columns = 4 if has_losses else 3
@@ -150,7 +152,7 @@ def _render_row(
     return "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>"
 
 
-def describe_waits(sites: Sequence[str], status: Mapping[str, Any]) -> list[str]:
+def describe_waits(sites: Sequence[str], status: SiteStatus) -> list[str]:
     """Return for whom a site waits and how long, and without whom it continues."""
     waits = [f"{sites[w['agent']]} ({format_duration(w['seconds'])})" for w in status["waiting"]]
     return waits + [f"{sites[number]} (away)" for number in status["away"]]

@@ -1,11 +1,21 @@
 """Servers of live pages on loopback, which answer no other host."""
 
+import re
 import webbrowser
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 HOST = "127.0.0.1"
+LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether the Host header of a request names this machine, with any port.
+
+    Pages of other hosts whose names lead here (DNS rebinding) must not read what is served.
+    """
+    return LOOPBACK.fullmatch(host) is not None
 
 
 class LoopbackHandler(BaseHTTPRequestHandler):
@@ -16,10 +26,8 @@ class LoopbackHandler(BaseHTTPRequestHandler):
         raise NotImplementedError
 
     def do_GET(self) -> None:
-        port = self.server.server_port  # type: ignore[attr-defined]
-        if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
-            # DNS rebinding: a page from another host must not read this one.
-            self.send_error(HTTPStatus.FORBIDDEN, f"only http://{HOST}:{port}/ is answered")
+        if not is_loopback(self.headers.get("Host", "")):
+            self.send_error(HTTPStatus.FORBIDDEN, f"only http://{HOST}/ is answered")
             return
         try:
             self.answer()

@@ -17,7 +17,7 @@ from tls_sites import ports
 from diamond.config.federation_file import load
 from diamond.config.validation_errors import BadExperiment
 from diamond.engine.site_rehearsal import rehearse
-from diamond.peers import roster
+from diamond.peers import reachability, roster
 from diamond.peers.edge_check import check_edges
 from diamond.peers.timeouts import Timeouts
 from diamond.peers.worker_thread import run_in_thread
@@ -53,6 +53,52 @@ def test_all_mistakes_are_named(tmp_path):
     text = FEDERATION.replace("alpha = 0.05", "").replace("every", 'missing = "continue"\nevery')
     (tmp_path / "bad.toml").write_text(text + 'a = "h:1"\nb = "h:2"\nc = "h:3"')
     assert load(tmp_path / "bad.toml").missing == "continue"  # and alpha is found by all sites
+
+
+def test_names_addresses_and_sizes_that_cannot_be_are_named_all_at_once(tmp_path, command):
+    text = FEDERATION.replace("rounds = 60", "rounds = 0").replace("ring:3", "complete:200000")
+    text = text.replace("every", "deadline = 2.0\nevery")
+    (tmp_path / "bad.toml").write_text(
+        text + '"ca.key" = "h:1"\nRoster.JSON = "h:2"\nnorth = "h:99999"\nNORTH = "h:0"'
+    )
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "file").touch()
+    found = command("init", tmp_path / "bad.toml", "--out", tmp_path / "out")
+    lines = found.stderr.splitlines()
+    assert found.exit_code == 2 and lines[0].endswith("9 mistakes")
+    for message in (
+        "sites: 4 are listed, the network has 200000 agents",
+        "rounds: must be at least 1, not 0",
+        "sites: ca.key is a file in the federation's folder; choose another name",
+        "sites: north and NORTH are one folder on some machines; rename one",
+        "sites: north: h:99999 has no port between 1 and 65535",
+        "sites: NORTH: h:0 has no port between 1 and 65535",
+        'deadline: needs missing = "continue"',
+    ):
+        assert f"  {message}" in lines, found.stderr
+    assert lines[-1].endswith("is not empty; name a new folder")
+
+
+@pytest.mark.parametrize(
+    ("sites", "keys"),
+    [
+        ('sites = "none"', {"sites"}),
+        ('[sites]\n"a b" = "h:1"\nc = "h:70000"\nd = "h:3"', {"sites.a b.[key]", "sites"}),
+        ('[sites]\na = "nowhere"\nb = "h:70000"\nd = "h:3"', {"sites.a", "sites"}),
+    ],
+)
+def test_one_invalid_site_hides_no_other_mistake(tmp_path, sites, keys):
+    head, algorithm = FEDERATION.replace("[sites]", "").split("[algorithm]")
+    first, last = (sites, "") if sites.startswith("sites") else ("", sites)
+    (tmp_path / "bad.toml").write_text(f"{head}{first}\n[algorithm]{algorithm}\n{last}")
+    with pytest.raises(BadExperiment) as error:
+        load(tmp_path / "bad.toml")
+    assert {mistake.key for mistake in error.value.mistakes} == keys
+
+
+def test_all_files_of_a_federation_are_reserved(trial):
+    files = {path.name for path in (trial / "trial").iterdir() if path.is_file()}
+    assert files <= {*reachability.FILES} and roster.ACCEPTED in reachability.FILES
 
 
 def test_the_doctor_names_the_edge_that_fails_and_why(trial, command):

@@ -4,7 +4,9 @@ import asyncio
 import errno
 import json
 import stat
+import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,13 +15,15 @@ from tls_sites import federation, with_certificate
 
 import diamond
 from diamond.cli import net_site_setup
-from diamond.cli.net_status_commands import _format_answer
+from diamond.cli.net_progress import show_site_progress
+from diamond.cli.net_status_commands import _format_answer, _print_overview
 from diamond.engine.site_rehearsal import rehearse
 from diamond.peers import roster
 from diamond.peers.call_errors import Refused, RunFailed, RunMismatch
+from diamond.peers.neighbour_status import NeighbourStatus
 from diamond.peers.server import Server
 from diamond.peers.site_queries import query_members
-from diamond.peers.timeouts import NeighbourTimeout
+from diamond.peers.timeouts import NeighbourTimeout, WaitRecord
 from diamond.peers.wire_format import pack
 
 
@@ -131,6 +135,12 @@ ODD = [
     {"agent": 1, "round": 1, "rounds": 9, "state": "on", "waiting": [{"agent": 99}], "away": []},
     {"agent": 1, "round": 1, "rounds": 9, "state": "on", "waiting": [], "away": [7]},
     {"agent": 1, "round": 1, "rounds": 9, "state": "on", "waiting": 3, "away": []},
+    {"agent": 1, "round": 1, "rounds": 9, "state": ["on"], "waiting": [], "away": []},
+    {"agent": 1, "round": 1, "rounds": 9, "state": "on", "waiting": [], "away": [0] * 9},
+    {
+        **{"agent": 1, "round": 1, "rounds": 9, "state": "on", "away": []},
+        "waiting": [{"agent": 0, "seconds": float("inf"), "why": ""}],
+    },
 ]
 
 
@@ -164,3 +174,29 @@ def test_codes_in_a_status_are_written_out(tmp_path):
 
     message = _format_answer(one, asyncio.run(attempt())["site1"])
     assert message == r"on\r, round 1 of 9; has waited for site2 for 3 s (\x1b[2Jgone\nround=9)"
+
+
+def test_no_status_of_a_member_breaks_the_table_or_the_progress(capsys):
+    """Square brackets are markup of rich; the cells are shown as they were written."""
+    roster = SimpleNamespace(members=[SimpleNamespace(name="north"), SimpleNamespace(name="[/b]")])
+    status = {"agent": 0, "round": 1, "rounds": 9, "state": "[/b]", "away": [1], "connected": []}
+    waiting = [{"agent": 1, "seconds": 9e99, "why": "[/b]"}]
+    answers = {"north": status | {"waiting": waiting}, "[/b]": {"error": "[/b] [red]"}}
+    _print_overview(SimpleNamespace(roster=roster), answers)
+    assert "[/b] [red]" in capsys.readouterr().out
+
+    neighbour = NeighbourStatus(1, time.monotonic() - 60)
+    node = SimpleNamespace(
+        t=1,
+        seconds=1.0,
+        seconds_waited=0.5,
+        names={1: "south"},
+        agent=SimpleNamespace(neighbours=[1]),
+        neighbour_status={1: neighbour},
+        wait_records={1: WaitRecord(last_error="the relay refuses: [/b]")},
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+        with show_site_progress({1: "south"}, 9, quiet=False) as progress:
+            progress.begin(node)
+    assert "the relay refuses: [/b]" in capsys.readouterr().err

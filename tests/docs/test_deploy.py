@@ -1,5 +1,6 @@
 """The files of deploy/: units that systemd accepts, and an image whose steps can be run."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,17 @@ def test_systemd_accepts_the_unit(tmp_path, unit):
     here.write_text(here.read_text().replace("Restart=on-failure", "Restart=sometimes"))
     worse = subprocess.run(["systemd-analyze", "verify", here], capture_output=True, text=True)
     assert "sometimes" in worse.stderr  # so a mistake would have been seen
+
+
+def test_the_image_has_a_fixed_base_and_no_file_but_those_it_names():
+    lines = (ROOT / "deploy" / "Dockerfile").read_text().splitlines()
+    copied = [line.split()[1:-1] for line in lines if line.startswith(("COPY", "ADD"))]
+    assert copied == [["site.py", "*.whl"]]
+    (base,) = (line.removeprefix("ARG BASE=") for line in lines if line.startswith("ARG"))
+    assert re.fullmatch(r"python:3\.\d+-slim@sha256:[0-9a-f]{64}", base)
+    assert [line for line in lines if line.startswith("FROM")] == ["FROM ${BASE}"]
+    ignored = (ROOT / "deploy" / ".dockerignore").read_text().splitlines()
+    assert [line for line in ignored if line[0] != "#"] == ["*", "!site.py", "!*.whl"]
 
 
 @pytest.mark.slow

@@ -45,6 +45,15 @@ def test_the_last_state_that_is_not_large_then_earlier_ones_then_the_start():
     assert int(policy.pop_target().t) == 100
 
 
+def test_the_state_of_the_lowest_loss_and_those_before_it_stay():
+    policy = RollbackPolicy(progress_at(0, 1.0), [])
+    policy.save_state(progress_at(100, 1.0))
+    policy.save_lowest(progress_at(150, 1.0))
+    policy.save_state(progress_at(200, 1.0))
+    assert int(policy.pop_lowest_target().t) == 150
+    assert [int(state.t) for state in policy.recent] == [100]
+
+
 def test_states_to_go_back_to_travel_by_name():
     policy = RollbackPolicy(progress_at(0, 1.0), [progress_at(100, 2.0), progress_at(200, 3.0)])
     arrays = {name: np.asarray(leaf) for name, leaf in policy.arrays(lambda state: state).items()}

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from fast_compilation import without_optimizations
 from helpers import quad
+from scipy.sparse import csr_array
 
 import diamond
 from diamond.core.sampling import ExchangeId, key
 from diamond.interface.round_interface import Message
 from diamond.network.liars import LIE_FUNCTIONS
 from diamond.network.mixing.lossy_mixer import make_mixer
-from diamond.network.mixing.robust_mixer import FAR
+from diamond.network.mixing.robust_mixer import FAR, most_weight_of_liars
 
 EXCHANGE = ExchangeId(key(0), jnp.int32(3))
 GRAPH = diamond.network.from_graph(nx.circulant_graph(9, [1, 2, 3]))  # six neighbours each
@@ -47,6 +48,13 @@ def clipped_by_formula(matrix, x, liars):
             share = 1 if d[k] <= tau else tau / d[k] if d[k] <= FAR * tau else 0
             result[i] += row[k] * share * (x[k] - x[i])
     return result
+
+
+def test_liars_are_assumed_at_the_largest_weights():
+    row = np.array([[0.3, 0.1, 0.4, 0.2], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    weights = csr_array(row)
+    most = [most_weight_of_liars(weights, 0, liars) for liars in (1, 2, 3)]
+    np.testing.assert_allclose(most, [0.4, 0.6, 0.7])
 
 
 def trimmed_by_formula(matrix, x, liars):

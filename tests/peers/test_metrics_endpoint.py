@@ -14,7 +14,7 @@ from diamond.peers.node import Node
 LINE = re.compile(r'diamond_(\w+)(?:\{neighbour="((?:[^"\\]|\\.)*)"\})? (-?[\d.e+-]+)')
 
 
-async def fetched(port, request=b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"):
+async def fetched(port, request=b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"):
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     try:
@@ -38,7 +38,10 @@ def test_metrics_are_served_during_the_run(tmp_path):
             before = await fetched(port)
             await asyncio.gather(*(node.run() for node in wire.nodes.values()))
             heard.extend([before, await fetched(port)])
-            heard.append(await fetched(port, b"POST /metrics HTTP/1.1\r\n\r\n"))
+            heard.append(await fetched(port, b"POST /metrics HTTP/1.1\r\nHost: [::1]:9\r\n\r\n"))
+            for host in (b"Host: evil.example", b"Host: localhost.evil.example:80", b"Accept: *"):
+                request = b"GET /metrics HTTP/1.1\r\n" + host + b"\r\n\r\n"
+                assert (await fetched(port, request))[0].startswith("HTTP/1.1 403")
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_READERS)]
             await asyncio.sleep(0.05)
             heard.append(await fetched(port))  # one too many

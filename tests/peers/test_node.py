@@ -29,7 +29,14 @@ from diamond.peers.outbox import MessageDiscarded, Outbox
 from diamond.peers.site_agent import Agent
 from diamond.peers.site_checkpoint import OtherRun
 from diamond.peers.timeouts import NeighbourTimeout
-from diamond.peers.wire_format import FrameError, MessageRequest, encode_request, pack
+from diamond.peers.wire_format import (
+    Envelope,
+    FrameError,
+    MessageRequest,
+    encode_request,
+    encode_rollback_notice,
+    pack,
+)
 
 VICTIM = 1  # in the middle of a path of three
 
@@ -285,3 +292,11 @@ def test_a_rehearsal_is_the_same_run_and_cancels_all_subscriptions(monkeypatch, 
     assert all(same_bits(one, other) for one, other in zip(found, calm(), strict=True))
     with pytest.raises(ValueError, match="2 problems for a network of 3"):
         rehearse(problems[:2], team()[0].network, algorithm, ROUNDS)
+
+
+def test_a_notice_of_a_rollback_is_refused_where_no_run_rolls_back():
+    """A member could otherwise send all its neighbours to an exchange that does not exist."""
+    node = Node(team()[0], ROUNDS, InProcessNetwork().transport(0), run_blocking=run_inline)
+    notice = encode_rollback_notice(Envelope(node.run_digest, 1, 3))
+    with pytest.raises(FrameError, match="which this run excludes"):
+        node.client.decode_message(1, 3, notice)

@@ -9,23 +9,30 @@ import numpy as np
 import pytest
 from changing_cluster import EVERY, ROUNDS, ChangingCluster, check_bits, simulate
 from crash_cluster import LIMITS
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from federations import FEDERATION
 from lockstep_agents import build_algorithm, with_own_rows
 from typer.testing import CliRunner
 
 from diamond import cli
-from diamond.network import changing, ring
-from diamond.peers import roster_acceptance
+from diamond.network import changing, path, ring
+from diamond.peers import roster
 from diamond.peers.call_errors import Refused
 from diamond.peers.certificate_authority import create_federation, write_bundles
 from diamond.peers.credentials import Credentials
 from diamond.peers.epoch_run import EpochRun, make_epoch_node
 from diamond.peers.in_process_transport import run_inline, run_simulated
-from diamond.peers.roster import BadBundle, SignedRoster, load_bundle, load_signed_roster
+from diamond.peers.roster import (
+    SIGNATURE_ALGORITHM,
+    BadBundle,
+    SignedRoster,
+    load_bundle,
+    load_signed_roster,
+)
 from diamond.peers.roster_acceptance import RosterAcceptance, encode_roster, roster_epochs
 from diamond.peers.roster_signing import change_members
 from diamond.peers.site_agent import Agent
-from diamond.peers.wire_format import unpack
+from diamond.peers.wire_format import pack, unpack
 
 NAMES = ["north", "south", "west", "east", "centre"]
 JOIN, LEAVE = 8, 14
@@ -165,6 +172,66 @@ def test_rosters_that_are_refused(cluster):
     assert receive(acceptance, third) == 3 and [e.from_round for e in site.epochs] == [0, 8, 14]
 
 
+def test_an_answer_with_a_false_roster_is_asked_for_again(cluster):
+    site = cluster.make(0)
+    acceptance, answers = cluster.acceptances[0], [{"refused": "no", "roster": 7}, {"version": 1}]
+    false = cluster.rosters[1]._replace(signature=cluster.rosters[2].signature)
+    header, _ = unpack(encode_roster(1, false), 2**17)
+    answers.insert(1, header | {"refused": "no"})
+
+    class Neighbour:
+        async def send_request(self, j, request):
+            return pack(answers.pop(0))
+
+    acceptance.transport = Neighbour()
+    run_simulated(acceptance._pass_on_to(1, 1))
+    assert not answers and acceptance.confirmed == {1: 1} and acceptance.roster.version == 1
+    assert site.node.wait_records[1].attempts == 3
+
+
+EPOCH_CHANGES = {
+    "is out of order": {"from_round": 0},
+    "in the roster is out of order": {"version": 9},
+    "members that did not join": {"members": [0, 1, 2, 4, 3]},
+    "has members that did not join": {"members": [0, 1, 2, 3, 7]},
+    "rounds without members": {"members": []},
+    "without its from_round": {"from_round": 8.5},
+    "without its members": {"members": [0, 1, 2, 3, "4"]},
+    "lists members that are in none": {"members": [0, 1, 2, 3]},
+    "the members are": {"network": table(4)},
+    "neighbours of": {"network": table(5) | {"graph": "path"}},
+}
+
+
+@pytest.mark.parametrize("reason", EPOCH_CHANGES)
+def test_a_signed_roster_whose_epochs_contradict_it_is_refused(cluster, reason):
+    """The authority has signed it, by mistake or by another program."""
+    cluster.make(0)
+    acceptance = cluster.acceptances[0]
+    acceptance.build = lambda o: (path if o["graph"] == "path" else ring)(o["agents"])
+    document = json.loads(cluster.rosters[1].content)
+    document["epochs"][1] |= EPOCH_CHANGES[reason]
+    with pytest.raises(Refused, match=reason):
+        receive(acceptance, sign(cluster, document))
+    assert acceptance.roster.version == 1
+
+
+@pytest.mark.parametrize("change", [{"network": table(3)}, {"members": [0, 1, 2]}, {"version": 2}])
+def test_a_roster_that_changes_the_first_epoch_is_refused(cluster, change):
+    cluster.make(0)
+    document = json.loads(cluster.rosters[1].content)
+    document["epochs"][0] |= change
+    with pytest.raises(Refused, match=r"first epoch of the roster is not|earlier rounds"):
+        receive(cluster.acceptances[0], sign(cluster, document))
+
+
+def sign(cluster, document):
+    """Sign a roster as the authority."""
+    content = json.dumps(document).encode()
+    key = load_pem_private_key((cluster.folder / "authority" / "ca.key").read_bytes(), None)
+    return SignedRoster(content, key.sign(content, SIGNATURE_ALGORITHM))
+
+
 def test_the_highest_version_survives_a_restart(cluster):
     cluster.make(0)
     receive(cluster.acceptances[0], cluster.rosters[1])
@@ -179,7 +246,7 @@ def test_a_bundle_that_cannot_be_written_runs_and_follows_no_change(cluster, mon
     def replace_file(path, content):
         raise OSError("Read-only file system")
 
-    monkeypatch.setattr(roster_acceptance.checkpoint, "replace_file", replace_file)
+    monkeypatch.setattr(roster.checkpoint, "replace_file", replace_file)
     site = cluster.make(0)
     with pytest.raises(Refused, match=r"Read-only file system.*make the bundle writable"):
         receive(cluster.acceptances[0], cluster.rosters[1])

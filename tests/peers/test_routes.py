@@ -211,6 +211,30 @@ def test_an_old_key_is_refused_by_a_relay_and_an_old_roster_is_not_taken(relayed
                 await relay_handshake.join_through_relay(address, one, two.me)
 
     asyncio.run(attempt())
+    assert "roster 1 is superseded" in asks_relay(hub, one, two.me)  # after a restart too
+
+
+def test_a_site_dials_a_false_relay_again_with_pauses(relayed):
+    """A relay that joins at once, to nobody: TLS fails, and only then may the next attempt come."""
+    _, one, _ = relayed
+    dialed = []
+
+    async def join_to_nobody(reader, writer):
+        dialed.append(1)
+        await reader.readexactly(len(relay_handshake.MAGIC))
+        writer.write(bytes(32))
+        (length,) = relay_handshake.LENGTH.unpack(await reader.readexactly(2))
+        await reader.readexactly(length)
+        writer.write(relay_handshake.JOINED)
+        writer.close()
+
+    async def attempt():
+        port = int(one.roster.relays["hub"].split(":")[1])
+        async with await asyncio.start_server(join_to_nobody, "127.0.0.1", port), site(one):
+            await asyncio.sleep(1.0)
+
+    asyncio.run(attempt())
+    assert 2 <= len(dialed) <= 8  # pauses of 0.05, 0.1, 0.2, ... seconds
 
 
 def test_a_relay_sees_no_message(tmp_path, monkeypatch):

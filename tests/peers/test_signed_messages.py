@@ -17,6 +17,7 @@ from diamond.peers.equivocation_proof import (
     PROOF_FOLDER,
     BadProof,
     EquivocationProof,
+    check_proof,
     read_proof,
     write_proof,
 )
@@ -228,6 +229,20 @@ def test_a_false_accuser_proves_nothing_and_is_named(signers, tmp_path, kind):
     path = write_proof(tmp_path, EquivocationProof("site2", identity, true, forgery), 4)
     with pytest.raises(BadProof, match=r"did not sign statement 2|differ in their (run|version)"):
         read_proof(path, signers[2])
+
+
+def test_two_messages_of_different_runs_or_keys_prove_nothing(signers):
+    """Both statements are truly signed, and both may be true."""
+    first, _ = liar_statements(signers)
+    _, other_run = liar_statements(signers, run=OTHER_RUN)
+    _, identity = signers[0][LIAR].identify(signers[0][LIAR].certificate)
+    assert identity.has_signed(other_run)
+    with pytest.raises(BadProof, match="differ in their run"):
+        check_proof(identity, first, other_run)
+    other_key = liar_statements(signers)[1]._replace(version=2)
+    with pytest.raises(BadProof, match="differ in their version"):
+        check_proof(identity, first, other_key)
+    assert first.slot != other_key.slot
 
 
 def test_a_true_accuser_proves_it(signers, tmp_path):

@@ -10,6 +10,7 @@ from crash_cluster import LIMITS
 from lockstep_agents import with_own_rows
 
 import diamond
+from diamond.core import cost_counter
 from diamond.network import changing, path, ring
 from diamond.peers.epoch_run import EpochRun, make_epoch_node
 from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
@@ -92,6 +93,8 @@ def simulate(cluster):
 def check_bits(cluster, found):
     run = simulate(cluster)
     for i, progress in enumerate(found):
+        costs = [run.costs[name][i] for name in cost_counter.Cost._fields]
+        np.testing.assert_array_equal(cost_counter.total(progress.spent), costs)
         wanted = jax.tree.map(lambda a: np.asarray(a)[i], run.state)
         for a, b in zip(jax.tree.leaves(wanted), jax.tree.leaves(progress.state), strict=True):
             np.testing.assert_array_equal(a, np.asarray(b))
