@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.suggestions import did_you_mean
-from .app import Json, app, print_json, report_errors
+from .app import Json, app, print_json, print_message, report_errors
 from .experiment_commands import File, Set
 from .plan_execution import prepare_jax
 from .terminal_tables import text_table
@@ -33,8 +33,8 @@ def advise(
     algorithm: Annotated[
         list[str],
         typer.Option(
-            help="Algorithm to try, or your own as mine.py:make; may be repeated. Default: the "
-            "best in the benchmark for such problems."
+            help="Algorithm to try beside that of the file, or your own as mine.py:make; may be "
+            "repeated. Default: the best in the benchmark for such problems."
         ),
     ] = [],  # noqa: B006
     json: Json = False,
@@ -43,6 +43,7 @@ def advise(
     with report_errors():
         prepare_jax()
         from ..advice.recommendation import advise as measure_and_advise
+        from ..advice.recommendation import omitted_methods
         from ..config.experiment_file import load
         from ..experiment.jobs import build_problem, use_precision
 
@@ -52,16 +53,23 @@ def advise(
             batch = experiment.algorithm[0].build().batch
             setting = problem, network, batch, target, experiment.seed[0], pilot
             is_network = problem.lower_level != "none" and not problem.has_lower_solution
-            problem_kind = problem.lower_level, problem.agents, network.kind, is_network
-            advice = measure_and_advise(
-                *setting, _select_algorithms(algorithm, experiment, batch, *problem_kind)
+            level, agents, kind = problem.lower_level, problem.agents, network.kind
+            algorithms = _select_algorithms(
+                algorithm, experiment, batch, level, agents, kind, is_network
             )
+            advice = measure_and_advise(*setting, algorithms)
+            shown = {*algorithms, *(part.name for part in experiment.algorithm)}
+            omitted = omitted_methods(shown, level, kind, is_network, bool(algorithm))
             forecasts = _forecast_privacy(experiment, problem)
         if json:
             privacy = {k: [f._asdict() for f in forecast] for k, forecast in forecasts.items()}
-            print_json(_as_json(advice) | ({"privacy": privacy} if privacy else {}))
+            result = _as_json(advice) | {"omitted": omitted}
+            print_json(result | ({"privacy": privacy} if privacy else {}))
         else:
             _print_advice(advice)
+            for reason in dict.fromkeys(omitted.values()):
+                names = [name for name, other in omitted.items() if other == reason]
+                print_message(f"not tried, {reason}: {', '.join(names)}", "dim", err=False)
             _print_privacy(forecasts)
 
 
@@ -74,9 +82,10 @@ def _select_algorithms(
     kind: str,
     is_network: bool,
 ) -> "dict[str, Algorithm]":
-    """Return the named algorithms; by default those for such problems and the user's own ones."""
-    from ..advice.recommendation import build_algorithms, methods_to_try
+    """Return the algorithms of the file and the named ones, by default those for such problems."""
+    from ..advice.recommendation import FROM_FILE, build_algorithms, methods_to_try
     from ..catalogue import methods_for
+    from ..config.components import read_algorithm
     from ..config.previews import read_named_algorithm
     from ..config.user_functions import REFERENCE
 
@@ -87,15 +96,21 @@ def _select_algorithms(
     if unknown := [name for name in names if name not in (*available, *user_names)]:
         suggestion = did_you_mean(unknown[0], available)
         raise typer.BadParameter(f"no {unknown[0]!r}; {suggestion}, or your own as mine.py:make")
-    components = [read_named_algorithm(name) for name in user_names]
-    components += [] if names else [part for part in experiment.algorithm if part.sources]
     registry_names = (
         [name for name in names if name not in user_names]
         if names
         else methods_to_try(level, agents, kind, is_network)
     )
     algorithms = build_algorithms(registry_names, batch)
-    return algorithms | {part.label: part.build() for part in components}
+    parts = [read_named_algorithm(name) for name in user_names]
+    algorithms |= {part.label: part.build() for part in parts}
+    for part in experiment.algorithm:
+        plain = {"name": part.name} | {k: batch for k in part.options if k == "batch"}
+        is_other = part.label in algorithms and (
+            part.sources or experiment.privacy is not None or part != read_algorithm(plain)
+        )
+        algorithms[f"{part.label}{FROM_FILE}" if is_other else part.label] = part.build()
+    return algorithms
 
 
 def _forecast_privacy(
@@ -175,12 +190,13 @@ def _print_advice(advice: "Advice") -> None:
     )
     linked = ["on links"] if advice.topologies else []
     columns = ["", "alpha", "beta", "pilot", "rounds", "samples", "MB", *linked]
-    article, source = ("a", "extrapolated from") if advice.network_facts is None else ("an", "in")
-    goal = f"{article} {advice.measure} of {advice.target:.2g}"
-    title = f"cost to reach {goal}, {source} a pilot"
+    source = "extrapolated from" if advice.network_facts is None else "in"
+    title = f"cost to reach {advice.goal}, {source} a pilot"
     console.print(
         text_table(columns, [_format_prospect(p, bool(linked)) for p in advice.prospects], title)
     )
+    for failure in advice.failures:
+        console.print(failure, soft_wrap=True)
     if advice.topologies:
         title = f"{advice.best.algorithm} on other edges between the same agents"
         rows = [
@@ -189,7 +205,7 @@ def _print_advice(advice: "Advice") -> None:
                 *(
                     str(t.edges),
                     f"{t.lam:.3f}",
-                    f"{t.rounds:,.0f}",
+                    _format_count(t.rounds),
                     _format_seconds(t.network_seconds),
                 ),
             )
@@ -202,9 +218,13 @@ def _print_advice(advice: "Advice") -> None:
 def _format_prospect(p: "Prospect", linked: bool) -> list[str]:
     """Format the table row of an algorithm: steps, pilot and cost."""
     numbers = [f"{p.numbers[n]:.3g}" if n in p.numbers else "-" for n in ("alpha", "beta")]
-    cost = [f"{p.rounds:,.0f}", f"{p.samples:,.0f}", f"{p.bytes / 1e6:,.1f}"]
+    cost = [_format_count(p.rounds), _format_count(p.samples), _format_count(p.bytes / 1e6, 1)]
     cost += [_format_seconds(p.network_seconds)] if linked else []
-    return [p.algorithm, *numbers, f"{p.metric:.2g}", *cost]
+    return [p.algorithm, *numbers, f"{p.metric:.2g}" if math.isfinite(p.metric) else "-", *cost]
+
+
+def _format_count(count: float, digits: int = 0) -> str:
+    return f"{count:,.{digits}f}" if math.isfinite(count) else "-"
 
 
 def _format_seconds(seconds: float | None) -> str:
