@@ -143,8 +143,8 @@ class Advice:
         reasons = [f"{best} {advantage} to {self.goal}"]
         if not math.isfinite(self.best.rounds):
             reasons = [
-                f"no method that could be preferred reaches {self.goal} in {self.horizon:,} rounds; "
-                f"the pilot of {best} ended at the lowest {self.measure}"
+                f"no method that could be preferred reaches {self.goal} in {self.horizon:,} "
+                f"rounds; the pilot of {best} ended at the lowest {self.measure}"
             ]
         if self.network_facts is not None:
             return [*reasons, *self.network_facts.reasons(best)]
@@ -206,8 +206,9 @@ def advise(
     """Estimate the problem's constants, run a short pilot of each algorithm, and compare.
 
     If the pilot does not reach the target, its cost is extrapolated at the rate of the pilot's
-    second half, at least the guaranteed average rate: T^(-2/3) with momentum, T^(-1/2) otherwise,
-    but not beyond `CREDIBLE_FACTOR` times the pilot's rounds, where the cost is infinite. The result is a forecast for choosing, not a promise. If the network has links, methods are
+    second half, at least the guaranteed average rate: T^(-2/3) with momentum, T^(-1/2) otherwise.
+    Beyond `CREDIBLE_FACTOR` times the pilot's rounds nothing is predicted, and the cost is infinite.
+    The result is a forecast for choosing, not a promise. If the network has links, methods are
     ranked by seconds on the links, and the best one is tried on the `diamond.advice.topologies`.
 
     If y is large or the problem is not `convex`, no constants are estimated, first-order methods
@@ -233,6 +234,8 @@ def advise(
     batch, pilot, seed = as_int("batch", batch, 1), as_int("pilot", pilot, 1), as_int("seed", seed)
     kind = problem.lower_level, problem.agents, network.kind
     is_network = problem.lower_level != "none" and not problem.has_lower_solution
+    if target is not None and not is_network and target <= 0:
+        raise ValueError(f"target = {target:g}: a metric is above 0; give a target above 0")
     algorithms = methods_to_try(*kind, is_network) if algorithms is None else algorithms
     algorithms_by_label = (
         algorithms if isinstance(algorithms, Mapping) else build_algorithms(algorithms, batch)

@@ -45,6 +45,7 @@ def advise(
         from ..advice.recommendation import advise as measure_and_advise
         from ..advice.recommendation import omitted_methods
         from ..config.experiment_file import load
+        from ..config.validation_errors import value_errors_as_mistakes
         from ..experiment.jobs import build_problem, use_precision
 
         experiment = load(file, set)
@@ -57,7 +58,8 @@ def advise(
             algorithms = _select_algorithms(
                 algorithm, experiment, batch, level, agents, kind, is_network
             )
-            advice = measure_and_advise(*setting, algorithms)
+            with value_errors_as_mistakes(str(file)):
+                advice = measure_and_advise(*setting, algorithms)
             shown = {*algorithms, *(part.name for part in experiment.algorithm)}
             omitted = omitted_methods(shown, level, kind, is_network, bool(algorithm))
             forecasts = _forecast_privacy(experiment, problem)

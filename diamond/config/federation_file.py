@@ -1,6 +1,5 @@
 """Federations in TOML: sites, network, algorithm and problem."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +20,7 @@ from ..peers.deadline_setting import parse_deadline
 from ..peers.reachability import reachability_mistakes
 from ..records.manifest import RunOrigin
 from .components import Component, mask_network, read_algorithm, read_network
+from .experiment_file import read_toml
 from .privacy_section import PrivacySection
 from .site_problem import check_federated_problem
 from .validation_errors import BadExperiment, Mistake, config_error, translate_errors
@@ -196,10 +196,7 @@ def origin(federation: Federation, site: str, problem: Component, command: str) 
 
 def load(path: Path) -> Federation:
     """Load the federation in the file at `path`; raises `BadExperiment` with every mistake."""
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
-        raise BadExperiment(str(path), [Mistake("", f"cannot be read: {cause}")]) from None
+    raw = read_toml(path)
     raw.setdefault("name", path.stem)
     return validate(raw, str(path))
 
@@ -244,9 +241,7 @@ def validate(raw: Mapping[str, Any], source: str, is_checked: bool = False) -> F
     try:
         federation = Federation.model_validate(dict(raw))
     except ValidationError as error:
-        raise BadExperiment(
-            source, translate_errors(error, raw, list(Federation.model_fields))
-        ) from None
+        raise BadExperiment(source, translate_errors(error, raw, Federation)) from None
     if not is_checked and (mistakes := federation.mistakes()):
         raise BadExperiment(source, mistakes)
     return federation
