@@ -207,7 +207,7 @@ def advise(
 
     If the pilot does not reach the target, its cost is extrapolated at the rate of the pilot's
     second half, at least the guaranteed average rate: T^(-2/3) with momentum, T^(-1/2) otherwise.
-    Beyond `CREDIBLE_FACTOR` times the pilot's rounds nothing is predicted, and the cost is infinite.
+    Beyond `CREDIBLE_FACTOR` times the pilot's rounds nothing is predicted; the cost is infinite.
     The result is a forecast for choosing, not a promise. If the network has links, methods are
     ranked by seconds on the links, and the best one is tried on the `diamond.advice.topologies`.
 
