@@ -133,16 +133,13 @@ def report_site_errors() -> Iterator[None]:
         except (FloatingPointError, RunFailed) as error:
             print_message(str(error), "red")
             raise typer.Exit(DIVERGED) from None
-        except BudgetExhausted as error:
-            print_message(str(error), "red")
-            raise typer.Exit(FAILED) from None
         except (BadBundle, OtherRun, DamagedJournal, Refused, LedgerMismatch) as error:
             print_message(str(error), "red")
             raise typer.Exit(BAD_INPUT) from None
         except Halted as error:
             print_message(f"{error}; run the same command again to continue", "yellow")
             raise typer.Exit(INTERRUPTED) from None
-        except NeighbourTimeout as error:
+        except (BudgetExhausted, NeighbourTimeout) as error:
             print_message(str(error), "red")
             raise typer.Exit(FAILED) from None
         except OSError as error:
