@@ -1,5 +1,6 @@
 """The Typer application, its exit codes and its error messages."""
 
+import os
 import sys
 import time
 import warnings
@@ -130,7 +131,8 @@ def _report_error(error: Exception) -> int | None:
     if isinstance(error, OSError) and error.errno is not None:  # of the system, not of the package
         remedy = next((text for kind, text in REMEDIES.items() if isinstance(error, kind)), "")
         place = "" if error.filename is None else f"{error.filename}: "
-        print_message(f"{place}{error.strerror}{remedy}", "red")
+        is_plain = error.strerror == os.strerror(error.errno)  # other messages have a remedy
+        print_message(f"{place}{error.strerror}{remedy * is_plain}", "red")
         return BAD_INPUT if remedy else FAILED
     bad_input = (*REMEDIES, DataError, TooLarge, DamagedRun, UnrecoverableRun)
     if isinstance(error, (*bad_input, FolderBusy)):
