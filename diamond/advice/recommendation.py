@@ -1,7 +1,7 @@
 """Recommendation of an algorithm for a problem on a network, from short pilots."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
 from typing import NamedTuple
@@ -35,7 +35,9 @@ GUARANTEED_RATES = dict.fromkeys(
 )
 GUARANTEED_RATES |= dict.fromkeys(("interact", "svr_interact", "sldbo", "gt_sarah"), 1.0)
 DEFAULT_RATE = 1 / 2  # rate of any other method
+CREDIBLE_FACTOR = 200  # costs are extrapolated to this multiple of the pilot's rounds
 PILOT_COUNT = 5  # number of the benchmark's best methods to try
+FROM_FILE = " (this file)"  # ends the name of a method with the options of the user's file
 WITHOUT_LOWER_LEVEL = (
     "gt_storm",
     "gt_sgd",
@@ -52,7 +54,7 @@ class Prospect(NamedTuple):
     algorithm: str
     numbers: dict[str, float]  # alpha, beta and the curvature of g_yy at the end of the pilot
     metric: float  # at the end of the pilot: the mean over its last fifth
-    rounds: float  # until the target; infinite if the pilot diverged
+    rounds: float  # until the target; infinite if the pilot diverged or predicts too many
     samples: float  # per agent
     bytes: float  # over the whole network
     network_seconds: float | None = None  # on the links of the network, if any
@@ -82,6 +84,24 @@ class Advice:
     )  # the first is the network itself
     suite: str = ""  # suite of the benchmark with such cases
     network_facts: NetworkFacts | None = None  # if y*(x) is not solved for
+    horizon: int = CREDIBLE_FACTOR * PILOT_ROUNDS  # rounds beyond which nothing is predicted
+
+    @property
+    def goal(self) -> str:
+        """The target in words."""
+        article = "a" if self.network_facts is None else "an"
+        return f"{article} {self.measure} of {self.target:.2g}"
+
+    @property
+    def failures(self) -> list[str]:
+        """Say of every method without a predicted cost why it has none."""
+        return [
+            f"{p.algorithm} does not reach {self.goal} in {self.horizon:,} rounds"
+            if math.isfinite(p.metric)
+            else f"{p.algorithm} diverged in its pilot"
+            for p in self.prospects
+            if not math.isfinite(p.rounds)
+        ]
 
     @property
     def measure(self) -> str:
@@ -120,15 +140,19 @@ class Advice:
         advantage = (
             "takes the fewest seconds on these links" if has_links else "needs the fewest samples"
         )
-        article = "a" if self.network_facts is None else "an"
-        reasons = [f"{best} {advantage} to {article} {self.measure} of {self.target:.2g}"]
+        reasons = [f"{best} {advantage} to {self.goal}"]
+        if not math.isfinite(self.best.rounds):
+            reasons = [
+                f"no method that could be preferred reaches {self.goal} in {self.horizon:,} "
+                f"rounds; the pilot of {best} ended at the lowest {self.measure}"
+            ]
         if self.network_facts is not None:
             return [*reasons, *self.network_facts.reasons(best)]
         standing_by_method = {
             standing.method: standing for standing in standings.load_standings().get(self.suite, [])
         }
-        if best in standing_by_method:
-            reasons.append(standings.describe_standing(standing_by_method[best], self.suite))
+        if standing := standing_by_method.get(best):
+            reasons.append(standings.describe_standing(standing, self.suite))
         untracked_methods = [p.algorithm for p in self.prospects if is_untracked(p.algorithm)]
         if constants is None:
             warning = (
@@ -138,7 +162,7 @@ class Advice:
         if constants.heterogeneity >= MAX_ALIKE_HETEROGENEITY and untracked_methods:
             reasons.append(
                 f"agents differ (heterogeneity {constants.heterogeneity:.2g}), so untracked "
-                f"methods ({', '.join(untracked_methods)}) would stop short and were left out"
+                f"methods ({', '.join(untracked_methods)}) would stop short and are not preferred"
             )
         if best == "k_free":
             reasons.append("it draws three mini-batches a round and needs no chain")
@@ -150,8 +174,9 @@ class Advice:
         return reasons
 
 
-def is_untracked(name: str) -> bool:
+def is_untracked(label: str) -> bool:
     """Return whether the method averages x without tracking; False if it is the user's own."""
+    name = label.removesuffix(FROM_FILE)
     return (
         name in names()
         and describe_method(name).moves.split(", ")[0].removeprefix("x ") in UNTRACKED
@@ -163,9 +188,10 @@ def _best_prospect(prospects: Sequence[Prospect], are_alike: bool) -> Prospect:
     return min(suitable or prospects, key=_prospect_cost)
 
 
-def _prospect_cost(prospect: Prospect) -> float:
+def _prospect_cost(prospect: Prospect) -> tuple[float, float]:
+    """Return the cost to the target; among methods that do not reach it, the metric decides."""
     seconds = prospect.network_seconds
-    return prospect.samples if seconds is None else seconds
+    return prospect.samples if seconds is None else seconds, prospect.metric
 
 
 def advise(
@@ -181,6 +207,7 @@ def advise(
 
     If the pilot does not reach the target, its cost is extrapolated at the rate of the pilot's
     second half, at least the guaranteed average rate: T^(-2/3) with momentum, T^(-1/2) otherwise.
+    Beyond `CREDIBLE_FACTOR` times the pilot's rounds nothing is predicted; the cost is infinite.
     The result is a forecast for choosing, not a promise. If the network has links, methods are
     ranked by seconds on the links, and the best one is tried on the `diamond.advice.topologies`.
 
@@ -207,6 +234,8 @@ def advise(
     batch, pilot, seed = as_int("batch", batch, 1), as_int("pilot", pilot, 1), as_int("seed", seed)
     kind = problem.lower_level, problem.agents, network.kind
     is_network = problem.lower_level != "none" and not problem.has_lower_solution
+    if target is not None and not is_network and target <= 0:
+        raise ValueError(f"target = {target:g}: a metric is above 0; give a target above 0")
     algorithms = methods_to_try(*kind, is_network) if algorithms is None else algorithms
     algorithms_by_label = (
         algorithms if isinstance(algorithms, Mapping) else build_algorithms(algorithms, batch)
@@ -220,7 +249,7 @@ def advise(
         prospects = [_network_prospect(name, run, target_loss) for name, run in runs.items()]
         facts = network_facts(problem, runs)
         mixing = network.diameter, network.rounds_to_mix()
-        return Advice(None, *mixing, target_loss, prospects, network_facts=facts)
+        return Advice(None, *mixing, target_loss, prospects, network_facts=facts, horizon=pilot)
     final_metrics = {name: _final_metric(run) for name, run in runs.items()}
     lowest = min(final_metrics.values())
     if not math.isfinite(lowest):
@@ -256,7 +285,8 @@ def advise(
     alternatives.sort(key=lambda other: other.network_seconds)
     topologies = [current, *alternatives] if network.links is not None else []
     measured = constants, network.diameter, network.rounds_to_mix(), target_metric
-    return Advice(*measured, prospects, topologies, standings.closest_suite(*kind))
+    suite, horizon = standings.closest_suite(*kind), CREDIBLE_FACTOR * pilot
+    return Advice(*measured, prospects, topologies, suite, horizon=horizon)
 
 
 def methods_to_try(level: str, agents: int, kind: str, is_network: bool = False) -> list[str]:
@@ -267,6 +297,27 @@ def methods_to_try(level: str, agents: int, kind: str, is_network: bool = False)
         standing.method for standing in standings.leading_methods(level, agents, kind, PILOT_COUNT)
     ]
     return methods or [name for name in WITHOUT_LOWER_LEVEL if name in methods_for(level, kind)]
+
+
+def omitted_methods(
+    shown: Collection[str], level: str, kind: str, is_network: bool, is_selection: bool
+) -> dict[str, str]:
+    """Return the methods for this lower level that are not among those `shown`, with the reasons.
+
+    `is_selection`: the user named the methods to show.
+    """
+    suitable = methods_for(level, kind)
+
+    def reason(name: str) -> str:
+        if name not in suitable:
+            return f"not correct on a {kind} network"
+        if is_selection:
+            return "not named by --algorithm"
+        if is_network:
+            return "not among the methods for a lower level that is large or not strongly convex"
+        return "not among the best in the benchmark for such problems"
+
+    return {name: reason(name) for name in methods_for(level) if name not in shown}
 
 
 def build_algorithms(names: Sequence[str], batch: int) -> dict[str, Algorithm]:
@@ -315,8 +366,10 @@ def _make_prospect(name: str, run: Run | None, target: float) -> Prospect:
     final_metric = _final_metric(run)
     if run is None or not math.isfinite(final_metric):
         return Prospect(name, {}, math.inf, math.inf, math.inf, math.inf)
-    rounds = _rounds_to(target, run, GUARANTEED_RATES.get(name, DEFAULT_RATE))
-    return _extrapolate_costs(name, run, final_metric, rounds)
+    rate = GUARANTEED_RATES.get(name.removesuffix(FROM_FILE), DEFAULT_RATE)
+    rounds = _rounds_to(target, run, rate)
+    is_credible = rounds <= CREDIBLE_FACTOR * run.rounds
+    return _extrapolate_costs(name, run, final_metric, rounds if is_credible else math.inf)
 
 
 def _network_prospect(name: str, run: Run | None, target: float) -> Prospect:

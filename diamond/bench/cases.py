@@ -228,58 +228,38 @@ def alone_meta_learning() -> tuple[Problem, Network]:
     return gallery.meta_learning(*digit_rows(1, coarse=True)), network.complete(1)
 
 
-def make_linked(base: Network) -> tuple[Problem, Network]:
-    """Penalize the regressions of eight agents, over links of 1 Mbit/s."""
-    problem = gallery.hyperparameter(*digit_rows(8, coarse=True), classes=10)
-    return problem, base.with_links(rate=1e6, latency=0.01)
+def _define_linked_case(
+    name: str, title: str, topology: str, make_network: Callable[[], Network]
+) -> BenchmarkCase:
+    """Return the case of penalized regressions of eight agents, over links of 1 Mbit/s."""
+
+    def make() -> tuple[Problem, Network]:
+        problem = gallery.hyperparameter(*digit_rows(8, coarse=True), classes=10)
+        return problem, make_network().with_links(rate=1e6, latency=0.01)
+
+    make.__name__ = name
+    title = f"penalties, digits of 4 x 4, {title}"
+    return define_case(title, 1000, 16, topology, tables_fit=False)(make)
 
 
-@define_case(
-    "penalties, digits of 4 x 4, ring of 8 at 1 Mbit/s", 1000, 16, "ring", tables_fit=False
+links_perfect = _define_linked_case(
+    "links_perfect", "ring of 8 at 1 Mbit/s", "ring", lambda: network.ring(8)
 )
-def links_perfect() -> tuple[Problem, Network]:
-    return make_linked(network.ring(8))
-
-
-@define_case(
-    "penalties, digits of 4 x 4, ring of 8 at 1 Mbit/s, 10 % of the messages lost",
-    1000,
-    16,
+links_dropping = _define_linked_case(
+    "links_dropping",
+    "ring of 8 at 1 Mbit/s, 10 % of the messages lost",
     "ring",
-    tables_fit=False,
+    lambda: network.ring(8).through(network.channels.drops(0.1)),
 )
-def links_dropping() -> tuple[Problem, Network]:
-    return make_linked(network.ring(8).through(network.channels.drops(0.1)))
-
-
-@define_case(
-    "penalties, digits of 4 x 4, ring of 8 at 1 Mbit/s, 4 bits a number",
-    1000,
-    16,
+links_four_bits = _define_linked_case(
+    "links_four_bits",
+    "ring of 8 at 1 Mbit/s, 4 bits a number",
     "ring",
-    tables_fit=False,
+    lambda: network.ring(8).through(network.channels.quantized(4)),
 )
-def links_four_bits() -> tuple[Problem, Network]:
-    return make_linked(network.ring(8).through(network.channels.quantized(4)))
-
-
-@define_case(
-    "penalties, digits of 4 x 4, one-way ring of 8 at 1 Mbit/s",
-    1000,
-    16,
-    "one way",
-    tables_fit=False,
+links_one_way = _define_linked_case(
+    "links_one_way", "one-way ring of 8 at 1 Mbit/s", "one way", lambda: network.one_way_ring(8)
 )
-def links_one_way() -> tuple[Problem, Network]:
-    return make_linked(network.one_way_ring(8))
-
-
-@define_case(
-    "penalties, digits of 4 x 4, one peer a round of 8 at 1 Mbit/s",
-    1000,
-    16,
-    "changing",
-    tables_fit=False,
+links_one_peer = _define_linked_case(
+    "links_one_peer", "one peer a round of 8 at 1 Mbit/s", "changing", lambda: network.one_peer(8)
 )
-def links_one_peer() -> tuple[Problem, Network]:
-    return make_linked(network.one_peer(8))

@@ -1,7 +1,6 @@
 """Suites of the benchmark: methods, cases and rules."""
 
 import math
-import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -191,10 +190,9 @@ def _look_up(kind: str, choices: dict[str, Any], name: str) -> Any:
 
 def _read_suite(path: Path) -> Suite:
     """Read a suite from a file: `cases` are names of cases, or tables as in `diamond run`."""
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as cause:
-        raise ValueError(f"{path} is not valid TOML: {cause}") from None
+    from ..config.experiment_file import read_toml  # only needed for files
+
+    raw = read_toml(path)
     if unknown := set(raw) - {*SUITE_KEYS, "name"}:
         first = min(unknown)
         raise ValueError(f"{path}: no key {first!r} of a suite; {did_you_mean(first, SUITE_KEYS)}")

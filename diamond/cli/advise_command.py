@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.suggestions import did_you_mean
-from .app import Json, app, print_json, report_errors
+from .app import Json, app, print_json, print_message, report_errors
 from .experiment_commands import File, Set
 from .plan_execution import prepare_jax
 from .terminal_tables import text_table
@@ -33,8 +33,8 @@ def advise(
     algorithm: Annotated[
         list[str],
         typer.Option(
-            help="Algorithm to try, or your own as mine.py:make; may be repeated. Default: the "
-            "best in the benchmark for such problems."
+            help="Algorithm to try beside that of the file, or your own as mine.py:make; may be "
+            "repeated. Default: the best in the benchmark for such problems."
         ),
     ] = [],  # noqa: B006
     json: Json = False,
@@ -43,7 +43,9 @@ def advise(
     with report_errors():
         prepare_jax()
         from ..advice.recommendation import advise as measure_and_advise
+        from ..advice.recommendation import omitted_methods
         from ..config.experiment_file import load
+        from ..config.validation_errors import value_errors_as_mistakes
         from ..experiment.jobs import build_problem, use_precision
 
         experiment = load(file, set)
@@ -52,19 +54,29 @@ def advise(
             batch = experiment.algorithm[0].build().batch
             setting = problem, network, batch, target, experiment.seed[0], pilot
             is_network = problem.lower_level != "none" and not problem.has_lower_solution
-            problem_kind = problem.lower_level, problem.agents, network.kind, is_network
-            candidates = _select_algorithms(algorithm, experiment, batch, *problem_kind)
-            if experiment.privacy is not None:
-                candidates = _private_candidates(candidates, problem, experiment)
-            advice = measure_and_advise(*setting, candidates)
+            level, agents, kind = problem.lower_level, problem.agents, network.kind
+            algorithms = _select_algorithms(
+                algorithm, experiment, batch, level, agents, kind, is_network
+            )
+            refused = _refused_by_privacy(algorithms, problem, experiment)
+            algorithms = {k: a for k, a in algorithms.items() if k not in refused}
+            with value_errors_as_mistakes(str(file)):
+                advice = measure_and_advise(*setting, algorithms)
+            shown = {*algorithms, *refused, *(part.name for part in experiment.algorithm)}
+            omitted = omitted_methods(shown, level, kind, is_network, bool(algorithm))
+            omitted |= dict.fromkeys(refused, "cannot be private on this problem")
             forecasts = _forecast_privacy(experiment, problem)
         if json:
             privacy = {k: [f._asdict() for f in forecast] for k, forecast in forecasts.items()}
-            print_json(_as_json(advice) | ({"privacy": privacy} if privacy else {}))
+            result = _as_json(advice) | {"omitted": omitted}
+            print_json(result | ({"privacy": privacy} if privacy else {}))
         else:
             _print_advice(advice)
             if experiment.privacy is not None:
-                typer.echo(_describe_private_steps(advice, candidates[advice.best.algorithm]))
+                typer.echo(_describe_private_steps(advice, algorithms[advice.best.algorithm]))
+            for reason in dict.fromkeys(omitted.values()):
+                names = [name for name, other in omitted.items() if other == reason]
+                print_message(f"not tried, {reason}: {', '.join(names)}", "dim", err=False)
             _print_privacy(forecasts)
 
 
@@ -77,9 +89,10 @@ def _select_algorithms(
     kind: str,
     is_network: bool,
 ) -> "dict[str, Algorithm]":
-    """Return the named algorithms; by default those for such problems and the user's own ones."""
-    from ..advice.recommendation import build_algorithms, methods_to_try
+    """Return the algorithms of the file and the named ones, by default those for such problems."""
+    from ..advice.recommendation import FROM_FILE, build_algorithms, methods_to_try
     from ..catalogue import methods_for
+    from ..config.components import read_algorithm
     from ..config.previews import read_named_algorithm
     from ..config.user_functions import REFERENCE
 
@@ -90,39 +103,49 @@ def _select_algorithms(
     if unknown := [name for name in names if name not in (*available, *user_names)]:
         suggestion = did_you_mean(unknown[0], available)
         raise typer.BadParameter(f"no {unknown[0]!r}; {suggestion}, or your own as mine.py:make")
-    components = [read_named_algorithm(name) for name in user_names]
-    components += [] if names else [part for part in experiment.algorithm if part.sources]
     registry_names = (
         [name for name in names if name not in user_names]
         if names
         else methods_to_try(level, agents, kind, is_network)
     )
     algorithms = build_algorithms(registry_names, batch)
-    return algorithms | {part.label: part.build() for part in components}
-
-
-def _private_candidates(
-    candidates: "dict[str, Algorithm]", problem: "Problem", experiment: "Experiment"
-) -> "dict[str, Algorithm]":
-    """Return the algorithms that can be private with given step sizes on this problem."""
-    from ..advice.privacy_forecast import can_be_private
-
-    assert experiment.privacy is not None
-    options = experiment.privacy.as_table(experiment.rounds)
-    suitable = {k: a for k, a in candidates.items() if can_be_private(a, problem, options)}
-    if not suitable:
-        raise typer.BadParameter(
-            f"none of {', '.join(candidates)} can be private here; try --algorithm dsgd"
+    parts = [read_named_algorithm(name) for name in user_names]
+    algorithms |= {part.label: part.build() for part in parts}
+    for part in experiment.algorithm:
+        plain = {"name": part.name} | {k: batch for k in part.options if k == "batch"}
+        is_other = part.label in algorithms and (
+            part.sources or experiment.privacy is not None or part != read_algorithm(plain)
         )
-    return suitable
+        algorithms[f"{part.label}{FROM_FILE}" if is_other else part.label] = part.build()
+    return algorithms
+
+
+def _refused_by_privacy(
+    algorithms: "dict[str, Algorithm]", problem: "Problem", experiment: "Experiment"
+) -> list[str]:
+    """Return the algorithms that cannot be private here; those of the file are private already."""
+    from ..advice.privacy_forecast import can_be_private
+    from ..privacy.private_runs import privacy_of
+
+    if experiment.privacy is None:
+        return []
+    options = experiment.privacy.as_table(experiment.rounds)
+    return [
+        name
+        for name, algorithm in algorithms.items()
+        if privacy_of(algorithm) is None and not can_be_private(algorithm, problem, options)
+    ]
 
 
 def _describe_private_steps(advice: "Advice", algorithm: "Algorithm") -> str:
     """Return the steps to write into the file, since a private run learns none."""
+    from ..advice.recommendation import FROM_FILE
+
     names = {"alpha": "alpha", "beta": "beta", "delta": "beta"}  # z moves like y
     known = {name: advice.best.numbers.get(source) for name, source in names.items()}
     steps = [f"{k} = {v:.3g}" for k in algorithm.schedule_values(0) if (v := known.get(k))]
-    table = ", ".join([f'name = "{advice.best.algorithm}"', *steps])
+    name = advice.best.algorithm.removesuffix(FROM_FILE)
+    table = ", ".join([f'name = "{name}"', *steps])
     return (
         f"in the file:  algorithm = {{{table}}}\n"
         f"a private run takes given step sizes only; those of the pilots, which had no noise, are "
@@ -207,12 +230,13 @@ def _print_advice(advice: "Advice") -> None:
     )
     linked = ["on links"] if advice.topologies else []
     columns = ["", "alpha", "beta", "pilot", "rounds", "samples", "MB", *linked]
-    article, source = ("a", "extrapolated from") if advice.network_facts is None else ("an", "in")
-    goal = f"{article} {advice.measure} of {advice.target:.2g}"
-    title = f"cost to reach {goal}, {source} a pilot"
+    source = "extrapolated from" if advice.network_facts is None else "in"
+    title = f"cost to reach {advice.goal}, {source} a pilot"
     console.print(
         text_table(columns, [_format_prospect(p, bool(linked)) for p in advice.prospects], title)
     )
+    for failure in advice.failures:
+        console.print(failure, soft_wrap=True)
     if advice.topologies:
         title = f"{advice.best.algorithm} on other edges between the same agents"
         rows = [
@@ -221,7 +245,7 @@ def _print_advice(advice: "Advice") -> None:
                 *(
                     str(t.edges),
                     f"{t.lam:.3f}",
-                    f"{t.rounds:,.0f}",
+                    _format_count(t.rounds),
                     _format_seconds(t.network_seconds),
                 ),
             )
@@ -234,9 +258,13 @@ def _print_advice(advice: "Advice") -> None:
 def _format_prospect(p: "Prospect", linked: bool) -> list[str]:
     """Format the table row of an algorithm: steps, pilot and cost."""
     numbers = [f"{p.numbers[n]:.3g}" if n in p.numbers else "-" for n in ("alpha", "beta")]
-    cost = [f"{p.rounds:,.0f}", f"{p.samples:,.0f}", f"{p.bytes / 1e6:,.1f}"]
+    cost = [_format_count(p.rounds), _format_count(p.samples), _format_count(p.bytes / 1e6, 1)]
     cost += [_format_seconds(p.network_seconds)] if linked else []
-    return [p.algorithm, *numbers, f"{p.metric:.2g}", *cost]
+    return [p.algorithm, *numbers, f"{p.metric:.2g}" if math.isfinite(p.metric) else "-", *cost]
+
+
+def _format_count(count: float, digits: int = 0) -> str:
+    return f"{count:,.{digits}f}" if math.isfinite(count) else "-"
 
 
 def _format_seconds(seconds: float | None) -> str:

@@ -1,14 +1,17 @@
 """The Typer application, its exit codes and its error messages."""
 
+import os
 import sys
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from ..core.suggestions import did_you_mean
 from ..metrics.display import print_message, suppress_display
 
 STARTED = time.monotonic()  # start time of the command
@@ -26,7 +29,18 @@ EXTRA_BY_PACKAGE = dict.fromkeys(
 EXTRA_BY_PACKAGE |= {"matplotlib": "[plot]"}
 EXTRA_BY_PACKAGE |= dict.fromkeys(("PIL", "platformdirs", "pooch", "tqdm"), "[data]")
 EXTRA_BY_PACKAGE |= dict.fromkeys(("cryptography", "msgpack"), "[net]") | {"pyarrow": "[parquet]"}
+REMEDIES: dict[type[OSError], str] = {
+    FileNotFoundError: "; check the path",
+    FileExistsError: ", and is no folder; give another path",
+    NotADirectoryError: "; give the path of a folder",
+    IsADirectoryError: "; give the path of a file",
+}
+Port = Annotated[
+    int, typer.Option(help="Port on loopback; 0 selects a free port.", min=0, max=65535)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+PICTURE_FORMATS = ("png", "pdf", "svg", "jpg", "jpeg", "eps", "ps", "tif", "tiff", "webp")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -58,6 +72,15 @@ def main(
 
     Start with `diamond demo`, or write an experiment with `diamond new` and run it.
     """
+
+
+def check_picture(path: Path) -> Path:
+    """Reject a picture whose format cannot be drawn, before the work that it shows."""
+    if (kind := path.suffix.lower()[1:]) not in PICTURE_FORMATS:
+        raise typer.BadParameter(
+            f"{path}: no format {kind!r}; {did_you_mean(kind, PICTURE_FORMATS)}"
+        )
+    return path
 
 
 def print_json(result: Any) -> None:
@@ -105,21 +128,14 @@ def _report_error(error: Exception) -> int | None:
         for mistake in error.mistakes:
             print_message(f"  {mistake}")
         return BAD_INPUT
-    bad_input = (
-        DataError,
-        FileNotFoundError,
-        FileExistsError,
-        TooLarge,
-        DamagedRun,
-        UnrecoverableRun,
-    )
-    if isinstance(error, bad_input):
+    if isinstance(error, OSError) and error.errno is not None:  # of the system, not of the package
+        remedy = next((text for kind, text in REMEDIES.items() if isinstance(error, kind)), "")
+        place = "" if error.filename is None else f"{error.filename}: "
+        is_plain = error.strerror == os.strerror(error.errno)  # other messages have a remedy
+        print_message(f"{place}{error.strerror}{remedy * is_plain}", "red")
+        return BAD_INPUT if remedy else FAILED
+    bad_input = (*REMEDIES, DataError, TooLarge, DamagedRun, UnrecoverableRun)
+    if isinstance(error, (*bad_input, FolderBusy)):
         print_message(str(error), "red")
-        return BAD_INPUT
-    if isinstance(error, FolderBusy):
-        print_message(str(error), "red")
-        return FAILED
-    if isinstance(error, OSError) and error.filename is not None:
-        print_message(f"{error.filename}: {error.strerror}", "red")
-        return BAD_INPUT if isinstance(error, NotADirectoryError) else FAILED
+        return BAD_INPUT if isinstance(error, bad_input) else FAILED
     return None

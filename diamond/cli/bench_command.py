@@ -72,10 +72,12 @@ def bench(
     with report_errors():
         prepare_jax()
         from ..bench import leaderboard_page, load_suite, suite_results
+        from ..config.validation_errors import value_errors_as_mistakes
 
         split_names = lambda text: None if text is None else tuple(filter(None, text.split(",")))
         changes = {"methods": split_names(methods), "cases": split_names(cases)}
-        selected = load_suite(suite, settings=settings, seeds=seeds, **changes)
+        with value_errors_as_mistakes("diamond bench"):
+            selected = load_suite(suite, settings=settings, seeds=seeds, **changes)
         folder = out / selected.name
         process_count = processes or _default_processes()
         if not quiet:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .app import Json, app, print_json, print_message, report_errors
+from .app import Json, app, check_picture, print_json, print_message, report_errors
 from .experiment_commands import Out, Quiet
 from .interrupt_handling import exit_on_interrupt
 from .plan_execution import execute_plan, prepare_jax
@@ -27,7 +27,9 @@ LEGEND = (
 
 @app.command()
 def demo(
-    picture: Annotated[Path, typer.Option(help="File to draw the curves into.")] = Path("demo.png"),
+    picture: Annotated[
+        Path, typer.Option(help="File to draw the curves into.", callback=check_picture)
+    ] = Path("demo.png"),
     out: Out = Path("runs"),
     quiet: Quiet = False,
     json: Json = False,

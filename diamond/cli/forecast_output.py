@@ -50,7 +50,7 @@ def print_forecasts(plan: Plan, forecasts: Mapping[str, Forecast]) -> None:
         times = (
             format_duration(f.compile_seconds),
             format_duration(f.seconds),
-            f"{f.rounds_per_second:,.0f}",
+            f"{f.rounds_per_second:,.{0 if f.rounds_per_second >= 10 else 1}f}",
         )
         memory = format_bytes(f.memory) if f.memory else "?"
         counts = f"{f.samples:,.0f}", f"{f.bytes / 1e6:,.3g}"

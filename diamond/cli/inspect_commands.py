@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .app import Json, app, print_json, report_errors
+from .app import Json, app, check_picture, print_json, report_errors
 
 DataFolder = Annotated[
     Path | None,
@@ -21,9 +21,9 @@ def network(
     spec: Annotated[
         str, typer.Argument(help="Network, as in er:9,p=0.3,seed=0, ring:5 or torus:3x3.")
     ],
-    picture: Annotated[Path, typer.Option(help="File to draw the network into.")] = Path(
-        "network.png"
-    ),
+    picture: Annotated[
+        Path, typer.Option(help="File to draw the network into.", callback=check_picture)
+    ] = Path("network.png"),
     json: Json = False,
 ) -> None:
     """Draw a network, print its mixing rate, and check its mixing matrix."""

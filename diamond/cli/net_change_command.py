@@ -30,7 +30,7 @@ def change(
     """Sign a roster with other members from a round on; a running site passes it on to all."""
     with report_site_errors():
         from ..config.federation_file import load
-        from ..config.validation_errors import BadExperiment, Mistake
+        from ..config.validation_errors import BadExperiment, Mistake, value_errors_as_mistakes
         from ..peers.roster import load_roster
         from ..peers.roster_signing import change_members
 
@@ -49,10 +49,8 @@ def change(
             raise BadExperiment(str(file), [Mistake("signed", message)])
         network = federation.build_network(), terms["network"]
         change_inputs = federation.sites, *network, from_round, federation.relays
-        try:
+        with value_errors_as_mistakes(str(file)):
             bundles = change_members(folder, *change_inputs, rewind)
-        except ValueError as cause:
-            raise BadExperiment(str(file), [Mistake("", str(cause))]) from None
         roster = load_roster(folder)
         before, after = (
             {roster.members[i].name for i in epoch.members} for epoch in roster.epochs[-2:]

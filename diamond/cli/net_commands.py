@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .app import Json, app, print_json, print_message, report_errors
+from .experiment_commands import Quiet
 from .net_site_setup import (
     BundleFolder,
     ConnectSeconds,
@@ -141,9 +142,7 @@ def start(
     onward: FromLastPoints = False,
     metrics: MetricsPort = None,
     share_loss: ShareLoss = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print the result only, no progress.")
-    ] = False,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Start or continue this site's part of the run; wait for the neighbours."""

@@ -152,7 +152,7 @@ def report_site_errors() -> Iterator[None]:
         except Halted as error:
             print_message(f"{error}; run the same command again to continue", "yellow")
             raise typer.Exit(INTERRUPTED) from None
-        except NeighbourTimeout as error:
+        except (BudgetExhausted, NeighbourTimeout) as error:
             print_message(str(error), "red")
             raise typer.Exit(FAILED) from None
         except OSError as error:

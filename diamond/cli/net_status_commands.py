@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .app import FAILED, Json, print_json, print_message
+from .app import FAILED, Json, Port, print_json, print_message
 from .net_commands import net
 from .net_site_setup import BundleFolder, ConnectSeconds, OwnAddress, report_site_errors
 
@@ -28,7 +28,7 @@ def status(
     live: Annotated[
         bool, typer.Option("--live", help="Serve a page of all sites on loopback until Ctrl-C.")
     ] = False,
-    port: Annotated[int, typer.Option(help="Port of that page; 0 selects a free port.")] = 0,
+    port: Port = 0,
     browser: Annotated[bool, typer.Option("--open", help="Open that page in the browser.")] = False,
     json: Json = False,
 ) -> None:

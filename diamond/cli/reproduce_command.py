@@ -6,16 +6,10 @@ from typing import Annotated
 import typer
 
 from .app import Json, app, print_json, report_errors
+from .inspect_commands import DataFolder
+from .plan_execution import prepare_jax
 
 FIGURES = ("fig1", "fig2", "fig3", "fig4")
-DataFolder = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder of the data sets. Default: the cache of downloads.",
-        envvar="DIAMOND_DATA",
-    ),
-]
-Out = Annotated[Path, typer.Option(help="Folder of the numbers, tables and figures.")]
 
 
 @app.command()
@@ -32,19 +26,19 @@ def reproduce(
         ),
     ] = "tuned",
     data: DataFolder = None,
-    out: Out = Path("runs/reproduce"),
+    out: Annotated[Path, typer.Option(help="Folder of the numbers, tables and figures.")] = Path(
+        "runs/reproduce"
+    ),
     json: Json = False,
 ) -> None:
     """Run an experiment of the paper on the real data: table, figure and all numbers."""
     from rich.console import Console
 
-    from ..hardware.compilation_cache import enable_compile_cache
-
     if figure != "all" and figure not in FIGURES:
         raise typer.BadParameter(f"no figure {figure!r}; there are {', '.join(FIGURES)} and all")
     if constants not in ("tuned", "loss", "published"):
         raise typer.BadParameter(f"no constants {constants!r}; there are tuned, loss, published")
-    enable_compile_cache()
+    prepare_jax()
     from ..reproduce import paper_commands
     from ..reproduce.paper_case import FULL, QUICK
 

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from ..core.suggestions import did_you_mean
-from .app import FAILED, Json, app, print_json, print_message, report_errors
+from .app import FAILED, Json, Port, app, print_json, print_message, report_errors
 from .terminal_tables import print_table, print_text_rows, select_columns
 
 Runs = Annotated[list[Path], typer.Argument(help="Folders of runs or of comparisons.")]
+RUNS = Path("runs")
 ALGORITHMS = Path("algorithms")  # argument of `list` that selects the algorithms
 LIST_COLUMNS = ("run", "started", "status", "round", "metric", "upper_loss", "local_loss")
 
@@ -87,13 +88,16 @@ def export(
 def list_runs(
     folder: Annotated[
         Path, typer.Argument(help="Folder to search, or `algorithms` to list all algorithms.")
-    ] = Path("runs"),
+    ] = RUNS,
     json: Json = False,
 ) -> None:
     """List all runs below a folder, newest last; or list all algorithms."""
     with report_errors():
         if folder == ALGORITHMS and not folder.is_dir():
             return _list_algorithms(json)
+        if not folder.is_dir() and folder != RUNS:
+            suggestion = did_you_mean(str(folder), [str(ALGORITHMS), str(RUNS)])
+            raise typer.BadParameter(f"no folder {str(folder)!r}; {suggestion}")
         from ..records.folder_reader import find_runs, sort_by_start
         from ..records.result_table import make_rows
 
@@ -166,7 +170,7 @@ def _draw_figures(runs: Sequence[Path], folder: Path, formats: Sequence[Any]) ->
 @app.command()
 def live(
     run: Annotated[Path, typer.Argument(help="Folder of a run or of a comparison.")],
-    port: Annotated[int, typer.Option(help="Port on loopback; 0 selects a free port.")] = 0,
+    port: Port = 0,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     json: Json = False,
 ) -> None:

@@ -62,6 +62,8 @@ def tune(
     toml_files = [argument for argument in what if argument.endswith(".toml")]
     if toml_files and len(what) > 1:
         raise typer.BadParameter("give one experiment at a time")
+    if scale not in ("full", "quick"):
+        raise typer.BadParameter(f"no scale {scale!r}; there are full and quick")
     with report_errors(), exit_on_interrupt():
         prepare_jax()
         if toml_files:
@@ -87,10 +89,8 @@ def _tune_cases(
             f"no case {unknown[0]!r}; {suggestion}, or an experiment's file x.toml"
         )
     path = store or Path(paper_commands.__file__).with_name(CONSTANTS_FILE)
-    scales = {"full": FULL, "quick": QUICK}
-    if scale not in scales:
-        raise typer.BadParameter(f"no scale {scale!r}; there are full and quick")
-    results = paper_commands.tune_cases(names, scales[scale], out, path, data, Console(stderr=json))
+    paper_scale = QUICK if scale == "quick" else FULL
+    results = paper_commands.tune_cases(names, paper_scale, out, path, data, Console(stderr=json))
     if json:
         print_json({"store": str(path), "cases": results})
 

@@ -23,7 +23,14 @@ from .components import Component, parse_literal, read_network
 from .privacy_section import PrivacySection
 from .problem_section import read_problem
 from .sweeps import read_algorithms
-from .validation_errors import BadExperiment, Mistake, collect_errors, nest_errors, translate_errors
+from .validation_errors import (
+    BadExperiment,
+    Mistake,
+    collect_errors,
+    config_error,
+    nest_errors,
+    translate_errors,
+)
 
 NonNegativeInt = Annotated[int, Field(ge=0)]
 
@@ -57,6 +64,13 @@ def _read_algorithms(value: Any, info: ValidationInfo) -> list[Component]:
         *(partial(nest_errors, i, partial(read_one, item)) for i, item in numbered)
     )
     return [part for group in components for part in group]
+
+
+def _check_devices(value: Any) -> Any:
+    is_count = type(value) is int and value >= 1
+    if value is not None and not is_count and value not in ("cores", "all"):
+        raise config_error(f"must be 'cores', 'all', or a whole number from 1, not {value!r}")
+    return value
 
 
 class Experiment(BaseModel):
@@ -97,7 +111,10 @@ class Experiment(BaseModel):
     seed: Annotated[list[NonNegativeInt], BeforeValidator(_as_list), Field(min_length=1)] = [0]
     sampling: Literal["blocks", "rows"] = "blocks"
     precision: Literal["float32", "float64", "tf32", "bf16"] = "float32"
-    devices: Annotated[int, Field(ge=1)] | Literal["cores", "all"] | None = None
+    devices: Annotated[
+        Annotated[int, Field(ge=1)] | Literal["cores", "all"] | None,
+        BeforeValidator(_check_devices),
+    ] = None
     stop: dict[str, float | str] = {}
     measure: Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1)] | None = None
     on_divergence: Literal["stop", "shrink"] | None = None
@@ -184,14 +201,22 @@ def load(path: Path, changes: Sequence[str] = ()) -> Experiment:
     return validate(parse_file(path, changes), path.parent, str(path))
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read the tables of the TOML file at `path`."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as cause:
+        reason = f"cannot be read: {cause.strerror}; check the path"
+    except UnicodeDecodeError:
+        reason = "is not text in UTF-8; save it in this encoding"
+    except tomllib.TOMLDecodeError as cause:
+        reason = f"is not valid TOML: {cause}"
+    raise BadExperiment(str(path), [Mistake("", reason)])
+
+
 def parse_file(path: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
     """Parse the file at `path` into tables, with its name and `changes`, without validation."""
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
-        reason = cause.strerror if isinstance(cause, OSError) else str(cause)
-        kind = "cannot be read" if isinstance(cause, OSError) else "is not valid TOML"
-        raise BadExperiment(str(path), [Mistake("", f"{kind}: {reason}")]) from None
+    raw = read_toml(path)
     raw.setdefault("name", experiment_name(path.stem))
     for change in changes:
         _apply_change(raw, change, str(path))
@@ -209,9 +234,7 @@ def validate(raw: Mapping[str, Any], base: Path, source: str) -> Experiment:
     try:
         return Experiment.model_validate(dict(raw), context={"base": base.absolute()})
     except ValidationError as error:
-        raise BadExperiment(
-            source, translate_errors(error, raw, list(Experiment.model_fields))
-        ) from None
+        raise BadExperiment(source, translate_errors(error, raw, Experiment)) from None
 
 
 def _apply_change(raw: dict[str, Any], change: str, source: str) -> None:

@@ -1,6 +1,5 @@
 """Federations in TOML: sites, network, algorithm and problem."""
 
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from ..peers.deadline_setting import parse_deadline
 from ..peers.reachability import reachability_mistakes
 from ..records.manifest import RunOrigin
 from .components import Component, count_agents, mask_network, read_algorithm, read_network
+from .experiment_file import read_toml
 from .privacy_section import PrivacySection
 from .site_problem import check_federated_problem
 from .validation_errors import BadExperiment, Mistake, config_error, translate_errors
@@ -196,10 +196,7 @@ def origin(federation: Federation, site: str, problem: Component, command: str) 
 
 def load(path: Path) -> Federation:
     """Load the federation in the file at `path`; raises `BadExperiment` with every mistake."""
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
-        raise BadExperiment(str(path), [Mistake("", f"cannot be read: {cause}")]) from None
+    raw = read_toml(path)
     raw.setdefault("name", path.stem)
     return validate(raw, str(path))
 
@@ -246,7 +243,7 @@ def validate(raw: Mapping[str, Any], source: str, is_checked: bool = False) -> F
     try:
         federation = Federation.model_validate(raw)
     except ValidationError as error:
-        mistakes += translate_errors(error, raw, list(Federation.model_fields))
+        mistakes += translate_errors(error, raw, Federation)
         with suppress(ValidationError):  # mistakes elsewhere are found if the rest can be read
             federation = Federation.model_validate(_replace_invalid(raw, error))
     if federation is not None and not is_checked:

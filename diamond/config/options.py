@@ -57,7 +57,10 @@ def build_with_options(
     Raises ValidationError with every mistake.
     """
     options, mistakes = _parse(name, parameters(make), table)
-    missing = any("is missing" in message for _, message, _ in mistakes)
+    missing = any(
+        p.default is Parameter.empty and p.kind not in VARIADIC and key not in options.arguments
+        for key, p in parameters(make).items()
+    )
     result = None
     try:
         result = None if missing else make(**options.arguments)

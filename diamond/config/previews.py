@@ -141,4 +141,4 @@ def _report_mistakes(source: str, reader: Callable[[], T]) -> T:
     try:
         return reader()
     except ValidationError as error:
-        raise BadExperiment(source, translate_errors(error, {}, ())) from None
+        raise BadExperiment(source, translate_errors(error, {})) from None

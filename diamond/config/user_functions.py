@@ -6,6 +6,7 @@ import inspect
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -45,8 +46,17 @@ class UserFunction(NamedTuple):
 
         @wraps(self.make)
         def call(**options: Any) -> Any:
-            with _importable(self.path.parent):
-                return self.make(**options)
+            try:
+                with _importable(self.path.parent):
+                    return self.make(**options)
+            except (ValueError, TypeError, OSError, ImportError):
+                raise  # reported by its message alone
+            except Exception as cause:
+                place = traceback.extract_tb(cause.__traceback__)[-1]
+                raise ValueError(
+                    f"{self.name} failed: {type(cause).__name__}: {cause} "
+                    f"({Path(place.filename).name}, line {place.lineno})"
+                ) from cause
 
         return call
 

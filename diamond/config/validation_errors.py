@@ -1,10 +1,11 @@
 """Mistakes in an experiment: all are reported at once, each with its place and a remedy."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ..core.suggestions import did_you_mean
@@ -28,6 +29,17 @@ class BadExperiment(ValueError):
     def __init__(self, source: str, mistakes: Iterable[Mistake]):
         self.source, self.mistakes = source, list(mistakes)
         super().__init__("\n".join([f"{source}:", *(f"  {m}" for m in self.mistakes)]))
+
+
+@contextmanager
+def value_errors_as_mistakes(source: str) -> Iterator[None]:
+    """Raise a ValueError inside as a `BadExperiment` of `source`."""
+    try:
+        yield
+    except BadExperiment:
+        raise
+    except ValueError as cause:
+        raise BadExperiment(source, [Mistake("", str(cause))]) from None
 
 
 def config_error(message: str, *place: str | int, value: Any = None) -> ValidationError:
@@ -74,10 +86,25 @@ def nest_errors(key: str | int, reader: Callable[[], T]) -> T:
 
 
 def translate_errors(
-    error: ValidationError, raw: Mapping[str, Any], known: Collection[str]
+    error: ValidationError, raw: Mapping[str, Any], model: type[BaseModel] | None = None
 ) -> list[Mistake]:
-    """Translate pydantic's errors; `raw` is the input, `known` its valid top-level keys."""
-    return [Mistake(_format_key(e["loc"], raw), _error_message(e, known)) for e in error.errors()]
+    """Translate pydantic's errors in the input `raw` of `model`."""
+    return [
+        Mistake(_format_key(e["loc"], raw), _error_message(e, _known_keys(model, e["loc"])))
+        for e in error.errors()
+    ]
+
+
+def _known_keys(model: type[BaseModel] | None, place: tuple[str | int, ...]) -> list[str]:
+    """List the valid keys of the table that `place` lies in."""
+    if model is None:
+        return []
+    if len(place) > 1 and place[0] in model.model_fields:
+        annotation = model.model_fields[str(place[0])].annotation
+        for part in (annotation, *get_args(annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                return _known_keys(part, place[1:])
+    return list(model.model_fields)
 
 
 def _format_key(place: tuple[str | int, ...], raw: Any) -> str:
@@ -112,6 +139,8 @@ def _error_message(error: Any, known: Collection[str]) -> str:
         "string_type": "text in quotes",
         "list_type": "a list",
         "greater_than_equal": f"at least {context.get('ge')}",
+        "greater_than": f"greater than {context.get('gt', 0):g}",
+        "less_than": f"less than {context.get('lt', 0):g}",
         "finite_number": "a finite number",
         "string_pattern_mismatch": "letters, digits, and _ . + - after the first",
         "too_short": "a list that is not empty",

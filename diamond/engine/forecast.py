@@ -1,7 +1,9 @@
 """Forecast of the time, memory and traffic of a run from its first rounds."""
 
+import math
 import time
 import warnings
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,30 +12,27 @@ from ..core import cost_counter
 from ..core.sampling import Sampling
 from ..hardware.compiler import optimized_compilation
 from ..interface.round_interface import Algorithm
+from ..metrics.evaluations import Every, evaluation_rounds
 from ..metrics.measures import Measure, parse_measures
 from ..network import Network
 from ..problem import Problem
-from ..schedules.deferred import (
-    ResolutionContext,
-    agreed_bytes,
-    count_exchanges,
-    reestimation_rounds,
-)
+from ..schedules.deferred import reestimation_rounds
 from .backend_selection import select_backend
 from .multi_device import Devices
 from .precision import Precision, product_precision
 from .simulate import check_arguments
 from .single_driver import SingleDriver
 
-ENOUGH = 0.1  # seconds of rounds that suffice for a forecast
+ENOUGH = 0.2  # seconds of consecutive rounds that suffice for a forecast
+LONG = 2.0  # seconds from which the first evaluation stands for later ones
 
 
 class Forecast(NamedTuple):
     """Time, memory, samples and traffic of a whole run."""
 
-    compile_seconds: float  # already spent: the run reuses the compiled programs
-    seconds: float  # of rounds and evaluations
-    rounds_per_second: float
+    compile_seconds: float  # already spent: the run takes the programs from the cache
+    seconds: float  # of rounds, evaluations and later estimates of step sizes
+    rounds_per_second: float  # rounds / seconds
     memory: int | None  # bytes per device as reported by XLA; None if not reported
     samples: float  # rows drawn per agent
     bytes: int  # over all edges, in both directions
@@ -47,14 +46,14 @@ def forecast(
     algorithm: Algorithm,
     rounds: int,
     seed: int = 0,
-    every: int = 100,
+    every: Every = 100,
     sampling: Sampling = "blocks",
     devices: Devices | None = None,
     precision: Precision | None = None,
     memory: int | None = None,
     measure: Measure | None = None,
 ) -> Forecast:
-    """Compile the run, make a few rounds and one evaluation, and extrapolate.
+    """Compile the programs of the run, time a few rounds and an evaluation, and extrapolate.
 
     A run that does not fit its devices, or `memory` bytes of each, is rejected as by `simulate`.
     """
@@ -71,77 +70,82 @@ def forecast(
         measures = parse_measures(measure, problem)
         started = time.perf_counter()
         run = SingleDriver(problem, network, algorithm, seed, sampling, backend, measures)
-        timings = _time_rounds(run, rounds, time.perf_counter() - started)
-    resolved, context = run.policy.resolved, run.policy.context
-    evaluations = 1 + -(-rounds // every)
-    reestimation = _reestimation_cost(context, rounds)
-    sent = resolved.bytes + reestimation.bytes
-    running = timings.round * rounds
-    on_links = run.recorder.links.costs(
-        rounds, resolved.rounds + reestimation.exchanges, sent, running
-    )
-    needs = [
-        memory_need
-        for memory_need in (backend.rounds.memory_need, run.measurement.program.memory_need)
-        if memory_need is not None
-    ]
+        run.measurement.wait_for_compiler(run.progress)
+        compiling = time.perf_counter() - started
+        first = run.policy.resolved
+        cost = _time_rounds(run, rounds)
+        evaluation = _time_calls(lambda: _evaluate(run, rounds), LONG)
+        repeats, estimation = 0, _Timing(0.0, 0.0, 1)
+        if run.policy.context.needs_reestimation and rounds:
+            repeats = len(reestimation_rounds(rounds, run.policy.memory))
+            estimation = _time_calls(run.reestimate)
+    last = run.policy.resolved
+    setup_bytes = first.bytes + repeats * (last.bytes - first.bytes) // estimation.calls
+    setup_exchanges = first.rounds + repeats * (last.rounds - first.rounds) // estimation.calls
+    running = cost.seconds * rounds
+    seconds = running + evaluation.seconds * len(evaluation_rounds(every, rounds))
+    seconds += estimation.seconds * repeats
+    needs = [backend.rounds.memory_need, run.measurement.program.memory_need]
+    estimation_samples = float(np.mean(last.cost.samples)) if repeats else 0.0
     return Forecast(
-        compile_seconds=timings.compiling,
-        seconds=running + timings.evaluation * evaluations,
-        rounds_per_second=1 / timings.round if timings.round else float("inf"),
-        memory=max(needs, default=None),
-        samples=float(np.mean(resolved.cost.samples))
-        + reestimation.samples
-        + timings.samples * rounds,
-        bytes=sent + network.count_messages(rounds) * run.recorder.inputs.traffic.bytes,
-        **on_links,
+        compile_seconds=compiling + evaluation.first_extra + estimation.first_extra,
+        seconds=seconds,
+        rounds_per_second=rounds / seconds,
+        memory=max(filter(None, needs), default=None),
+        samples=float(np.mean(first.cost.samples))
+        + repeats * estimation_samples
+        + cost.samples * rounds,
+        bytes=setup_bytes + network.count_messages(rounds) * run.recorder.inputs.traffic.bytes,
+        **run.recorder.links.costs(rounds, setup_exchanges, setup_bytes, running),
     )
 
 
-class _Timings(NamedTuple):
-    compiling: float  # seconds
-    round: float  # seconds per round
-    evaluation: float  # seconds per evaluation
+class _Timing(NamedTuple):
+    seconds: float  # of one call
+    first_extra: float  # seconds that the first call took longer
+    calls: int
+
+
+def _time_calls(work: Callable[[], object], enough: float = math.inf) -> _Timing:
+    """Time the second call of `work`, or the first one if it takes `enough` seconds."""
+    seconds: list[float] = []
+    while len(seconds) < 2 and sum(seconds) < enough:
+        begun = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begun)
+    return _Timing(seconds[-1], max(0.0, seconds[0] - seconds[-1]), len(seconds))
+
+
+def _evaluate(run: SingleDriver, rounds: int) -> None:
+    """Measure the run and copy its state, as at every evaluation."""
+    run.evaluate(None, rounds)
+    run.snapshot()
+
+
+class _RoundCost(NamedTuple):
+    seconds: float  # per round
     samples: float  # per agent and round
 
 
-def _time_rounds(run: SingleDriver, rounds: int, compiling: float) -> _Timings:
-    """Run a few rounds from the start, and two evaluations at their end."""
-    start = run.progress
-    count, elapsed = 0, 0.0
-    while elapsed < ENOUGH and count < rounds:
-        count = min(max(1, 2 * count), rounds)
-        run.progress, before = run.progress if run.backend.donates else start, run.seconds
-        run.progress, _ = run.run_rounds(run.t + count)
-        elapsed = run.seconds - before
-    first, second = (_timed_evaluation(run) for _ in range(2))
-    samples_drawn = float(cost_counter.total(run.backend.gather(run.progress.spent)).mean(0)[0])
-    rounds_timed, rounds_made = max(count, 1), max(run.t, 1)
-    return _Timings(
-        compiling + first - second, elapsed / rounds_timed, second, samples_drawn / rounds_made
+def _time_rounds(run: SingleDriver, rounds: int) -> _RoundCost:
+    """Time chunks of 1, 1, 2, 4, ... rounds; the last one counts, the first one is not warm."""
+    samples_before = _samples_drawn(run)
+    chunks: list[float] = []  # seconds per round
+    count, elapsed = 1, 0.0
+    while run.t < rounds and (len(chunks) < 2 or elapsed < ENOUGH):
+        count = min(count, rounds - run.t)
+        before = run.t, run.seconds
+        run.progress, (failed,) = run.run_rounds(run.t + count)
+        elapsed = run.seconds - before[1]
+        chunks.append(elapsed / max(run.t - before[0], 1))
+        if failed is not None:
+            break
+        count = run.t
+    return _RoundCost(
+        chunks[-1] if chunks else 0.0, (_samples_drawn(run) - samples_before) / max(run.t, 1)
     )
 
 
-class _ReestimationCost(NamedTuple):
-    samples: float  # mean over the agents
-    bytes: int
-    exchanges: int  # number of exchanges
-
-
-def _reestimation_cost(context: ResolutionContext, rounds: int) -> _ReestimationCost:
-    """Return what later estimates of open numbers will cost an agent, and send over the network."""
-    assert context.network is not None
-    repeats = len(reestimation_rounds(rounds, context.memory))
-    renewed = {name: estimate for name, estimate in context.memory.items() if not estimate.lasting}
-    links = context.network.count_messages(context.network.diameter)
-    samples_drawn = sum(float(np.mean(estimate.cost.samples)) for estimate in renewed.values())
-    exchanges = repeats * context.network.diameter * count_exchanges(renewed).talks
-    return _ReestimationCost(
-        repeats * samples_drawn, repeats * links * agreed_bytes(renewed), exchanges
-    )
-
-
-def _timed_evaluation(run: SingleDriver) -> float:
-    begun = time.perf_counter()
-    run.measure()
-    return time.perf_counter() - begun
+def _samples_drawn(run: SingleDriver) -> float:
+    """Return the rows that an agent has drawn, on average."""
+    return float(cost_counter.total(run.backend.gather(run.progress.spent)).mean(0)[0])

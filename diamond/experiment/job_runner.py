@@ -238,7 +238,10 @@ def plan_resume(path: Path, devices: int | str | None = None) -> Plan:
             return _plan_jobs(experiment, build_problem(experiment, str(path)), path)
     _refuse_python_run(path)
     if not (path / RUN_FILE).is_file():
-        message = "is no run: it contains neither config.toml nor experiment.toml"
+        message = (
+            "is no run: it contains neither config.toml nor experiment.toml; `diamond list` names "
+            "the runs below runs/"
+        )
         raise BadExperiment(str(path), [Mistake("", message)])
     experiment = load(path / RUN_FILE)
     if not experiment.is_single_run:

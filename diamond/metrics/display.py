@@ -22,7 +22,8 @@ def print_message(message: str = "", style: str = "", err: bool = True) -> None:
     """Print one line; results go to the standard output, messages to the error output."""
     from rich.console import Console
 
-    Console(stderr=err, soft_wrap=True, highlight=False).print(message, style=style, markup=False)
+    console = Console(stderr=err, soft_wrap=True, highlight=False, emoji=False)
+    console.print(message, style=style, markup=False)
 
 
 @dataclass

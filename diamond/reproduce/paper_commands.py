@@ -40,8 +40,8 @@ def reproduce(
     console.print(
         f"{figure}, {scale.name} scale, {kind} constants: {len(lines)} lines x {scale.seeds} "
         f"seeds x {scale.rounds} rounds on {jax.devices()[0].device_kind}; about "
-        f"{_estimate_minutes([line.case for line in lines], scale):.0f} min. Interrupt at will: "
-        f"the same command continues from the trials in {out / 'trials'}",
+        f"{_estimate_minutes([line.case for line in lines], scale):.0f} min. After an "
+        f"interruption, the same command continues from the trials in {out / 'trials'}",
     )
     with Progress(console=console) as bar:
         task = bar.add_task(figure, total=len(lines) * scale.seeds)

@@ -7,7 +7,7 @@ from ..config.validation_errors import BadExperiment, Mistake
 from . import problem_templates, template_files
 
 EXPERIMENT_TEXT = """\
-# Experiment. Run it is, then change it:
+# Experiment. Run this file as it is, then change it:
 #
 #   diamond check {name}.toml      report all mistakes and estimate the cost
 #   diamond run {name}.toml        run it once, into runs/{name}/

@@ -123,30 +123,19 @@ class SitesDemo:
         return float(max(differences))
 
     def _start(self, name: str) -> None:
-        arguments = [
-            "net",
-            "start",
-            str(self.federation_folder / "bundles" / name),
-            "--connect",
-            "2",
-            "--json",
-        ]
-        arguments += [
+        folder = self.federation_folder
+        options = ["--connect", "2", "--json", "--out", str(self.out)]
+        options += [
             "--problem",
-            f"{self.federation_folder / 'site.py'}:make",
-            "--out",
-            str(self.out),
+            f"{folder / 'site.py'}:make",
+            "--data",
+            str(folder / f"{name}.npz"),
         ]
-        arguments += ["--data", str(self.federation_folder / f"{name}.npz")]
-        environment = os.environ | {
-            "JAX_PLATFORMS": "cpu"
-        }  # five processes would compete for a GPU
-        with (self.federation_folder / f"{name}.log").open("ab") as log:
+        command = [sys.executable, "-m", "diamond", "net", "start", str(folder / "bundles" / name)]
+        environment = os.environ | {"JAX_PLATFORMS": "cpu"}  # a GPU serves one process
+        with (folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "diamond", *arguments],
-                stdout=log,
-                stderr=log,
-                env=environment,
+                [*command, *options], stdout=log, stderr=log, env=environment
             )
 
     def _wait_until(self, is_done: Callable[[], bool], awaited: str) -> None:

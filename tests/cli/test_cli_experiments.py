@@ -147,6 +147,7 @@ def test_check_runs_nothing(here):
 
 def test_new_then_run_works_unchanged(here):
     assert command("new", "mine").stdout.split() == ["mine.toml", "mine.py"]
+    assert "# Experiment. Run this file as it is" in (here / "mine.toml").read_text()
     found = result("run", "mine.toml", "--set", "rounds=50")["runs"][0]
     assert found["status"] == "finished" and 0 < found["error"] < 2
     first, *_, last = open_run(here / "runs" / "mine").lines
