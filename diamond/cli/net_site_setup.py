@@ -135,9 +135,6 @@ def report_site_errors() -> Iterator[None]:
         except (FloatingPointError, RunFailed) as error:
             print_message(str(error), "red")
             raise typer.Exit(DIVERGED) from None
-        except BudgetExhausted as error:
-            print_message(str(error), "red")
-            raise typer.Exit(FAILED) from None
         except (
             BadBundle,
             OtherRun,
