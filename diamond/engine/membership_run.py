@@ -203,8 +203,8 @@ def _whole_run(
         best = best._replace(x=x, y=y)
     return replace(
         run,
-        x=everyone.state.x,
-        y=everyone.state.y,
+        last_x=everyone.state.x,
+        last_y=everyone.state.y,
         state=everyone.state,
         per_agent={n: np.array([values[n] for values in per_agent]) for n in per_agent[0]},
         network=network,

@@ -92,9 +92,8 @@ def execute(
                 status="interrupted", message=message, wall_seconds=writer.wall_seconds
             )
             raise
-        end = final_fields(
-            run, status, message, writer.wall_seconds, writer.final_digest(run.x, run.y)
-        )
+        digest = writer.final_digest(run.last_x, run.last_y)
+        end = final_fields(run, status, message, writer.wall_seconds, digest)
         end["compile_seconds"] += compiled
         manifest = writer.update_manifest(**end)
     listener.end(job.name, manifest)

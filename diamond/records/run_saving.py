@@ -39,7 +39,7 @@ def save_run(
             }
             arrays, notes = arrays | best_point.to_arrays(run.best), {}
         checkpoint.save(writer.checkpoints, run.rounds, arrays, notes)
-        trajectory = digest_trajectory(saved_lines, run.x, run.y)
+        trajectory = digest_trajectory(saved_lines, run.last_x, run.last_y)
         writer.update_manifest(**final_fields(run, run.status, run.message, seconds, trajectory))
     return path
 

@@ -33,7 +33,7 @@ def large(monkeypatch):
 
 
 def leaves(run):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves((run.x, run.y, run.state))]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves((run.last_x, run.last_y, run.state))]
 
 
 def test_overwritten_states_give_the_same_bits(monkeypatch):

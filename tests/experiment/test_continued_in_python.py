@@ -69,7 +69,9 @@ def test_a_saved_run_without_a_lower_level_is_extended(tmp_path):
         for loaded in diamond.load(tmp_path / "run", problem), diamond.load(tmp_path / "run"):
             assert loaded.y is None and loaded.best.y is None
             whole = diamond.simulate(*inputs, 8, every=2)
-            assert same_bits(diamond.simulate(*inputs, 8, every=2, resume=loaded).x, whole.x)
+            assert same_bits(
+                diamond.simulate(*inputs, 8, every=2, resume=loaded).last_x, whole.last_x
+            )
 
 
 def test_a_saved_comparison_is_loaded_and_extended(tmp_path):

@@ -79,7 +79,9 @@ def test_a_file_runs_and_a_longer_one_continues_from_its_checkpoint(tmp_path, ma
     assert run.history["round"].tolist() == [0, 2, 4, 6, 8]
     assert make().captured_bytes == 128 * 128 * 4
     once = diamond.simulate(make(), NETWORK, ALGORITHM, 8, every=2)
-    for ours, theirs in zip(*map(jax.tree.leaves, ((run.x, run.y), (once.x, once.y)))):
+    for ours, theirs in zip(
+        *map(jax.tree.leaves, ((run.last_x, run.last_y), (once.last_x, once.last_y)))
+    ):
         np.testing.assert_array_equal(ours, theirs)
 
 

@@ -139,11 +139,13 @@ def test_the_best_round_is_kept_through_a_stop(folder):
         resume=then._replace(entries=saved[0].entries[:1], per_agent=saved[0].per_agent[:1]),
     )
     assert later.best.round == run.best.round and same_bits(later.best.x, run.best.x)
-    first = better_point(None, {"round": 3, "upper_loss": 2.0}, "x", "y")
-    assert better_point(first, {"round": 6, "upper_loss": 2.0}, "u", "v") is first
-    assert better_point(first, {"round": 6, "upper_loss": float("nan")}, "u", "v") is first
-    assert better_point(None, {"round": 0, "upper_loss": float("nan")}, "u", "v") is None
-    assert better_point(first, {"round": 9, "upper_loss": 1.0}, "u", "v") == (9, 1.0, "u", "v")
+    first = better_point(None, {"round": 3, "upper_loss": 2.0}, lambda: "xy")
+    point = lambda: "uv"
+    for loss in (2.0, float("nan"), float("-inf")):
+        assert better_point(first, {"round": 6, "upper_loss": loss}, point) is first
+    assert better_point(None, {"round": 0, "upper_loss": float("nan")}, point) is None
+    assert better_point(None, {"round": 0, "local_loss": 1.0}, point) is None
+    assert better_point(first, {"round": 9, "upper_loss": 1.0}, point) == (9, 1.0, "u", "v")
 
 
 @cache
@@ -241,7 +243,7 @@ def test_a_file_can_say_when_to_stop(folder):
     assert result("show", "runs/tiny")["runs"][0]["round"] == 24
     sweep = "--set", "stop={upper_loss = 1e9}", "--set", "seed=[0, 1]"
     output = command("compare", "tiny.toml", *sweep)
-    assert "\nseed1 stopped at round 0: upper_loss" in output.stdout
+    assert "\nseed1: stopped at round 0: upper_loss" in output.stdout
     wrong = command("check", "tiny.toml", "--set", "stop={metrc = 1}", code=2).stderr
     assert "stop: no measure or cost 'metrc'; did you mean metric?" in wrong
 
@@ -255,7 +257,8 @@ def test_the_answer_is_shown_and_exported(folder):
     (path,) = command("export", "runs/tiny").stdout.split()
     with np.load(folder / path) as archive:
         np.testing.assert_array_equal(archive["x"], run.x)
-        np.testing.assert_array_equal(archive["best/y"], run.best.y)
+        np.testing.assert_array_equal(archive["y"], run.best.y)
+        np.testing.assert_array_equal(archive["last/y"], run.last_y)
         np.testing.assert_array_equal(archive["history/metric"], run.history["metric"])
     (path,) = result("export", "runs/tiny", "--to", "safetensors", "--out", "a/x.safetensors")[
         "files"
