@@ -3,11 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from ..catalogue import maker
+from ..core.suggestions import did_you_mean
 from ..core.validation import as_int
 from ..interface.round_interface import Algorithm
 from ..metrics.evaluations import geometric_rounds
@@ -33,7 +35,7 @@ def solve(
     seconds: float | None = None,
     calls: float | None = None,
     bytes: float | None = None,
-    algorithm: Algorithm | None = None,
+    algorithm: Algorithm | str | None = None,
     batch: int | None = None,
     seed: int = 0,
     **options: Any,
@@ -55,7 +57,7 @@ def solve(
         seconds: time budget of the rounds, without compiling and measuring.
         calls: budget of gradients and products of single rows, averaged over the agents.
         bytes: budget of bytes sent over all links.
-        algorithm: a method to use instead of the automatic choice.
+        algorithm: a method to use instead of the automatic choice, or its name.
         batch: rows in a mini-batch; by default a fifth of an agent's rows, at most 64.
         seed: seed of the mini-batches.
         **options: options of `diamond.simulate`, such as `devices` or `progress`.
@@ -71,6 +73,12 @@ def solve(
         >>> run = diamond.solve(problem, diamond.network.ring(problem.agents))
         >>> run.x[0], run.message
     """
+    own_options = {"problem", "network", "algorithm", "rounds", "seed", "stop"}
+    known = [name for name in signature(simulate).parameters if name not in own_options]
+    for name in options:
+        if name not in known:
+            names = [*known, *(n for n in signature(solve).parameters if n != "options")]
+            raise TypeError(f"solve has no argument {name!r}; {did_you_mean(name, names)}")
     if network is None:
         if problem.agents > 1:
             raise ValueError(
@@ -78,12 +86,12 @@ def solve(
                 f"diamond.network.ring({problem.agents})"
             )
         network = complete(1)
-    if algorithm is None:
+    description = "The method was given by the user. Its numbers that were not given are found."
+    if algorithm is None or isinstance(algorithm, str):
+        name = (algorithm or "solve").lower().replace("-", "_")
         size = _batch_size(problem) if batch is None else as_int("batch", batch, 1)
-        algorithm = maker("solve")(size)
-        description = _description(problem, network, size)
-    else:
-        description = "The method was given by the user. Its numbers that were not given are found."
+        description = description if algorithm else _description(problem, network, size)
+        algorithm = maker(name)(batch=size)
     stop: dict[str, Any] = dict(target) if isinstance(target, Mapping) else {}
     if target is not None and not isinstance(target, Mapping):
         stop["upper_loss"] = target

@@ -86,6 +86,6 @@ class Run(RunData):
 
     def __repr__(self) -> str:
         last: dict[str, Any] = {k: v[-1] for k, v in self.history.items()}
-        measures = [name for name in ("metric", "upper_loss", "local_loss") if name in last][:2]
+        measures = [name for name in ("upper_loss", "metric", "local_loss") if name in last][:2]
         summary = ", ".join(f"{name} {last[name]:.4g}" for name in measures)
         return f"<Run: {self.rounds} rounds of {self.network.agents} agents, {summary}>"

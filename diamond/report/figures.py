@@ -13,7 +13,7 @@ from .groups import group_runs
 from .report_payload import MEASURES, list_axes, round_number
 
 COUNT_COLUMNS = ("agents", "round", "samples", "gradients", "hvps", "jvps", "bytes", "seconds")
-PREFERRED_MEASURES = ("metric", "upper_loss", "local_loss")  # the first two measured ones are shown
+PREFERRED_MEASURES = ("upper_loss", "metric", "local_loss")  # the first two measured ones are shown
 CUTOFF_FACTORS = {
     "metric": 1e4,
     "upper_loss": 2.0,
@@ -36,7 +36,7 @@ def draw_convergence(
     relative_to: str | None = None,
     formats: Sequence[Format] = ("png", "pdf"),
 ) -> list[Path]:
-    """Draw the metric and the upper loss of all runs against rounds and costs.
+    """Draw the upper loss and the metric of all runs against rounds and costs.
 
     Seeds are drawn as their median and range.
 

@@ -49,7 +49,7 @@ def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
         old = replace(loaded, inputs={})  # saved without them
         assert diamond.simulate(*GIVEN, 101, seed=1, resume=old).rounds == 101
     again = diamond.load(tmp_path / "longer", quad())
-    assert again.rounds == 200 and again.message == ""
+    assert again.rounds == 200 and again.message == longer.message
     with pytest.raises(ValueError, match="has no snapshot"):
         diamond.simulate(*GIVEN, 300, resume=replace(again, snapshot=None))
     with pytest.warns(RuntimeWarning, match="rows of the problem are not those of the run"):

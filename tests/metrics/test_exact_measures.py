@@ -156,7 +156,7 @@ def test_metrics_are_measured_on_test_rows(curved):
 
 def test_a_lower_level_that_is_not_strongly_convex_is_not_called_solved():
     rows = [np.random.default_rng(0).normal(size=(6, 2))]
-    bumpy = lambda x, y, rows: jnp.mean(jnp.cos(rows @ y)) + jnp.sum(x)
+    bumpy = lambda x, y, rows: jnp.mean(jnp.cos(rows @ y)) + jnp.sum(x * y)
     init = lambda key: (jnp.zeros(2), jnp.array([0.1, -0.2]))
     objectives_of_agent = agent_of(Problem(bumpy, bumpy, init, rows, rows).objectives(), 0)
     assert (
