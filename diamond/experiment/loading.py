@@ -244,7 +244,7 @@ def _add_agent_axis(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> d
 
 
 def _restore_structure(template: Tree, prefix: str, arrays: Mapping[str, Any]) -> Tree:
-    """Return the arrays below `place` in the structure of `part`, that of one agent."""
+    """Return the arrays below `prefix` in the structure of `template`, that of one agent."""
     expected = {
         f"{prefix}{name}": leaf.shape for name, leaf in pytrees.named_leaves(template).items()
     }

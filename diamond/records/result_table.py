@@ -80,9 +80,7 @@ def make_row(name: str, manifest: dict[str, Any], last: dict[str, Any]) -> Table
         "round": last.get("round", 0),
     }
     names = dict.fromkeys([name for name in LEADING_MEASURES if name in last]) | last
-    measures = {
-        name: last[name] for name in names if name not in (*OMITTED_COLUMNS, *COST_COLUMNS)
-    }
+    measures = {name: last[name] for name in names if name not in (*OMITTED_COLUMNS, *COST_COLUMNS)}
     costs = {key: last[key] for key in COST_COLUMNS if key in last}
     return identity | measures | costs | {"digest": manifest.get("digest", "")}
 

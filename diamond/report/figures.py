@@ -158,7 +158,7 @@ def _draw_panel(
 
 
 def _cut_outliers(curves: list[Curve], factor: float) -> list[Curve]:
-    """Cut values beyond `times` the start, since one bad run would hide the others."""
+    """Cut values beyond `factor` times the start, since one bad run would hide the others."""
     start = max((abs(float(curve["y"][0])) for curve in curves if len(curve["y"])), default=0.0)
     below = lambda values: np.where(values <= factor * start, values, np.nan)
     return [{k: v if k == "x" else below(v) for k, v in curve.items()} for curve in curves]

@@ -226,7 +226,9 @@ def test_one_agent_needs_no_network():
 
 def test_wrong_arguments_are_those_of_solve_and_a_name_is_a_method(tmp_path):
     for wrong, meant in {"round": "rounds", "bacth": "batch", "devises": "devices"}.items():
-        with pytest.raises(TypeError, match=f"solve has no argument '{wrong}'; did you mean {meant}"):
+        with pytest.raises(
+            TypeError, match=f"solve has no argument '{wrong}'; did you mean {meant}"
+        ):
             diamond.solve(quad(), ring(4), **{wrong: 3})
     with pytest.raises(ValueError, match="no algorithm 'gtsgd'; did you mean gt_sgd"):
         diamond.solve(quad(), ring(4), algorithm="gtsgd")
