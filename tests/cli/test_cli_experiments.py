@@ -236,7 +236,8 @@ def test_the_live_table_has_a_row_a_run():
 def test_sparklines_are_logarithmic_and_bounded():
     assert progress.sparkline([1000, 100, 10, 1]) == "█▆▃▁"
     assert progress.sparkline([1.0, 1.0]) == "▁▁"
-    assert progress.sparkline([0.0, float("nan"), float("inf")]) == ""
+    assert progress.sparkline([float("nan"), float("inf")]) == ""
+    assert progress.sparkline([-1.0, 0.0, 1.0]) == "▁▅█"  # linear
     assert len(progress.sparkline(range(1, 1000))) <= progress.SPARK_WIDTH
 
 

@@ -15,11 +15,11 @@ PACKAGE = Path(diamond.__file__).parent
 DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 WORD = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.\w+)*)(?:\(.*\))?`(?!`)")
 OTHER_PACKAGES = {"asyncio", "jax", "module", "pandas", "torch"}
-FILE_ENDINGS = {"json", "jsonl", "py", "pyi", "toml"}
+FILE_ENDINGS = {"accepted", "json", "jsonl", "log", "py", "pyi", "toml"}
 # Names of other things: keys of rows and files, of other packages, of the paper, of the parts that
 # `compose` takes by name, fields of results, an extra of the package.
 ALLOWED = {"DataLoader", "ModelOutput", "b", "barrier", "cbar_r", "classes", "forward", "inner"}
-ALLOWED |= {"lost", "moreau", "net", "null", "regularized", "sent"}
+ALLOWED |= {"__all__", "agent", "lost", "moreau", "net", "null", "regularized", "sent"}
 
 
 def names_in(tree):
@@ -88,6 +88,8 @@ def unknown_words():
     known = {part for path in files for part in path.relative_to(PACKAGE).with_suffix("").parts}
     known |= public_names() | ALLOWED | {"diamond"}
     known |= {n.name for t in trees.values() for n in ast.walk(t) if isinstance(n, DEFINITIONS)}
+    classes = [n for t in trees.values() for n in ast.walk(t) if isinstance(n, ast.ClassDef)]
+    fields = set().union(*map(names_of_file, classes))
     for path, tree in trees.items():
         of_file = names_of_file(tree)
         for line, text, around in docstrings(tree):
@@ -95,7 +97,13 @@ def unknown_words():
                 first, *_, last = parts = word.split(".") * (1 + ("." not in word))
                 if len({*parts}) > 1 and (first in OTHER_PACKAGES or last in FILE_ENDINGS):
                     continue
-                if missing := {*parts} - known - of_file - around:
+                if (
+                    missing := {*parts}
+                    - known
+                    - of_file
+                    - around
+                    - (fields if "." in word else set())
+                ):
                     yield f"{path.relative_to(PACKAGE)}:{line}: `{word}`: {missing}"
 
 

@@ -105,7 +105,7 @@ def test_sites_as_processes_end_in_the_bits_of_a_rehearsal(tmp_path, make, float
         state, result = progress.state, json.loads(output)
         assert result["round"] == 4
         assert result["x"] == hashlib.sha256(np.asarray(state.x).tobytes()).hexdigest()
-        np.testing.assert_allclose(state.x, run.x[agent], rtol=1e-6)
-        for key, a in run.y.items():
+        np.testing.assert_allclose(state.x, run.last_x[agent], rtol=1e-6)
+        for key, a in run.last_y.items():
             np.testing.assert_allclose(state.y[key], a[agent], rtol=1e-6, atol=1e-8)
     assert (run.x != 0).all()

@@ -278,7 +278,9 @@ def test_the_answer_is_shown_and_exported(folder):
 def test_entries_with_names_are_shown_by_them(folder, monkeypatch):
     skip_measures(monkeypatch)
     rows = {"a": np.eye(3), "b": np.zeros(3)}
-    loss = lambda x, y, rows: jnp.mean((rows["a"] @ y - rows["b"]) ** 2) + jnp.mean(x**2 + y**2)
+    loss = lambda x, y, rows: (
+        jnp.mean((rows["a"] @ y - rows["b"]) ** 2) + jnp.mean(x**2 + x * y + y**2)
+    )
     start = lambda key: (jnp.zeros((3, 2)), jnp.zeros(3))
     make = lambda names, init=start: diamond.Problem(
         lambda x, y, rows: loss(x[:, 0], y, rows),

@@ -55,7 +55,7 @@ def test_a_finished_run_is_loaded_and_shown(folder, float32):
     run = diamond.load(folder / "finished")
     assert run.rounds == 60 and run.status == "finished" and run.network.agents == 3
     np.testing.assert_allclose(run.history["upper_loss"][-1], 5.833, atol=1e-3)
-    assert run.x.shape == run.state.x.shape == (3, 2) and (run.x == run.state.x).all()
+    assert run.last_x.shape == run.state.x.shape == (3, 2) and (run.last_x == run.state.x).all()
     assert run.resolved["curvature"] == 1.5
     assert "finished" in command("show", folder / "finished").output
 
