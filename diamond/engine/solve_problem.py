@@ -91,18 +91,20 @@ def solve(
         name = (algorithm or "solve").lower().replace("-", "_")
         size = _batch_size(problem) if batch is None else as_int("batch", batch, 1)
         description = description if algorithm else _description(problem, network, size)
-        algorithm = maker(name)(batch=size)
+        method: Algorithm = maker(name)(batch=size)
+    else:
+        method = algorithm
     stop: dict[str, Any] = dict(target) if isinstance(target, Mapping) else {}
     if target is not None and not isinstance(target, Mapping):
         stop["upper_loss"] = target
     budgets = {"seconds": seconds, "calls": calls, "bytes": bytes}
     stop |= {name: value for name, value in budgets.items() if value is not None}
-    inputs = problem, network, algorithm
+    inputs = problem, network, method
     resume: Run | None = options.pop("resume", None)
     max_rounds = MOST_ROUNDS if rounds is None else as_int("rounds", rounds, 0)
     end = max_rounds if rounds is not None else FIRST_ROUNDS
     every = options.pop("every", None) or geometric_rounds(max(max_rounds, 1), EVALUATIONS)
-    first = rounds_discarded = 0
+    first, rounds_discarded = 0, 0.0
     while True:
         run = simulate(*inputs, end, seed, every, stop=stop, resume=resume, **options)
         if run.rounds < end:

@@ -30,7 +30,8 @@ def export_solution(run: StoredRun, kind: str, out: Path | None = None) -> list[
 
 def solution_arrays(run: StoredRun) -> dict[str, np.ndarray]:
     """Return x and y of the newest checkpoint by names such as "x/w/0" and "last/x/w/0"."""
-    best, last = {}, {}
+    best: dict[str, np.ndarray] = {}
+    last: dict[str, np.ndarray] = {}
     for name, leaf in checkpoint.load_newest(run.path / "checkpoint").arrays.items():
         if match := SOLUTION_LEAF.fullmatch(name):
             key = "/".join([match["level"], *PATH_PARTS.findall(match["leaf"])])
