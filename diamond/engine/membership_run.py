@@ -77,6 +77,7 @@ def simulate_epochs(
     """Run all epochs one after another; see `simulate` for the arguments.
 
     The run has x, y, costs and traffic of all agents; those of agents that left are their last.
+    The best point is that of the last epoch, since the objective is the mean over the members.
     """
     entries: list[dict[str, float]] = []
     per_agent: list[dict[str, np.ndarray]] = []

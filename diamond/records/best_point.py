@@ -9,11 +9,12 @@ from ..core import pytrees
 from ..core.pytrees import Tree
 
 MOST_BYTES = 2**33  # of x and y of all agents: a second copy of larger ones is not stored
+SMALL_RISE = 1e-3  # of the whole decrease: a smaller rise is no worse
 PREFIX = ".best"  # prefix of the arrays in a checkpoint
 
 
 class BestPoint(NamedTuple):
-    """Best point: the smallest finite `upper_loss`, at the mean of x; of equals, the earlier one.
+    """Best point: the smallest finite `upper_loss`, at the mean of x; of equals, the later one.
 
     x and y are those of all agents, agents first. A run that rolled back may have passed its best
     point in the rounds that it discarded.
@@ -35,7 +36,7 @@ def better_point(
     Nothing is copied, since x and y are never modified.
     """
     value = entry.get("upper_loss", np.nan)
-    if not np.isfinite(value) or (best is not None and best.upper_loss <= value):
+    if not np.isfinite(value) or (best is not None and best.upper_loss < value):
         return best
     return BestPoint(int(entry["round"]), value, *point())
 
@@ -61,6 +62,9 @@ def describe_answer(
     answer = f"x and y are of round {best.round}, with an upper loss of {best.upper_loss:.4g}"
     if not np.isfinite(loss):
         return f"the upper loss of round {last['round']:.0f} is not a number; {answer}"
+    start = next(entry["upper_loss"] for entry in entries if np.isfinite(entry["upper_loss"]))
+    if loss - best.upper_loss <= SMALL_RISE * (start - best.upper_loss):
+        return f"x and y are of round {best.round}, where the upper loss is smallest"
     worse = "no round is better than the start" if best.round == 0 else "the upper loss got worse"
     after = f" after round {best.round}" if best.round else ""
     return f"{worse}{after} ({loss:.4g} in round {last['round']:.0f}); {answer}"
