@@ -104,8 +104,8 @@ def _check_coupling(problem: Any, x: Tree, y: Tree, rows: dict[str, Tree]) -> No
         )
     if not _depends(jax.grad(problem.lower, argnums=1), 0, (x, y, first["train"])):
         raise ValueError(
-            "lower: its gradient in y does not depend on x, so y* is the same for every x; use x "
-            "in the lower loss together with y, or find y first and give lower=None"
+            "lower: its gradient in y does not depend on x, so y* is the same for every x; let x "
+            "act on y there, or give lower=None"
         )
 
 
