@@ -28,7 +28,6 @@ SMALLEST = {  # by script; OUT is an empty folder
     "large": "memory --sizes 0.4 --methods f2sa",
     "leaderboard": "--to OUT",
     "liars": "2",
-    "links": "--rounds 2 --out OUT",
     "masked_sums": "--sites 3 --size 4000 --rounds 4 --repeats 1 --only bytes",
     "navigation": "OUT --small",
     "own_method": "",
@@ -51,6 +50,7 @@ SMALLEST = {  # by script; OUT is an empty folder
 }
 NOT_RUN = {
     "gpu": "measures a GPU",
+    "links": "draws runs that reach a target, which short runs do not",
     "make_digits": "writes a file of the package",
     "peers_floor": "started by peers.py, with keys of a federation",
 }
