@@ -56,7 +56,7 @@ def main() -> None:
         print(f"with {sites.kills} kills: {seconds:.0f} s", flush=True)
         run = sites.simulate()
         gap = max(
-            np.abs(sites.x(name) - np.asarray(run.x)[i]).max() for i, name in enumerate(NAMES)
+            np.abs(sites.x(name) - np.asarray(run.last_x)[i]).max() for i, name in enumerate(NAMES)
         )
         same = [
             name for name in NAMES if sites.results[name]["x"] == undisturbed.results[name]["x"]

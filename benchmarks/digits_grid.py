@@ -1,6 +1,7 @@
 """One grid for all four methods on the digits of the demo: which constants, and who wins?
 
     python benchmarks/digits_grid.py            all trials into benchmarks/digits_grid.json
+    python benchmarks/digits_grid.py --small    one setting and short runs, written nowhere
 
 27 settings, the same draws and rounds for every method. With s = (2 + t)^(-1/3): alpha = a s,
 beta = b s, eta = gamma = e s^2; methods without momentum try nine values of a instead. Two rules
@@ -13,6 +14,7 @@ five other seeds. Diverged trials are kept as such.
 import itertools
 import json
 import statistics
+import sys
 from pathlib import Path
 
 import jax
@@ -22,9 +24,11 @@ from diamond.config.digits import digits
 from diamond.reproduce.paper_methods import build_method
 from diamond.templates import demo_experiment
 
-EVERY, SEEDS = demo_experiment.EVERY, (1, 2, 3, 4, 5)
-ALPHA, BETA, ETA = (0.3, 1.0, 3.0), (0.1, 0.3, 1.0), (0.3, 1.0, 3.0)
-FINE = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
+SMALL = "--small" in sys.argv
+EVERY, SEEDS = demo_experiment.EVERY, (1, 2) if SMALL else (1, 2, 3, 4, 5)
+ROUNDS = 5 * EVERY if SMALL else demo_experiment.ROUNDS
+ALPHA, BETA, ETA = [(1.0,)] * 3 if SMALL else [(0.3, 1.0, 3.0), (0.1, 0.3, 1.0), (0.3, 1.0, 3.0)]
+FINE = (1.0,) if SMALL else (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 LEARNS = 1.0
 RULES = {
     "upper loss": lambda trial: trial["upper_loss"],
@@ -37,9 +41,7 @@ def trial(problem, network, name, constants, seed=0):
     setting = {"method": name, "constants": constants, "seed": seed}
     algorithm = build_method(name, constants, demo_experiment.BATCH, demo_experiment.CHAIN)
     try:
-        history = diamond.simulate(
-            problem, network, algorithm, demo_experiment.ROUNDS, seed, EVERY
-        ).history
+        history = diamond.simulate(problem, network, algorithm, ROUNDS, seed, EVERY).history
     except diamond.Diverged as error:
         return setting | {"diverged": error.round, "upper_loss": float("inf")}
     tail = len(history["round"]) // 5
@@ -71,11 +73,12 @@ def main():
             best = min(trials_of_method, key=score)["constants"]
             winners[rule][name] = [trial(problem, network, name, best, seed) for seed in SEEDS]
     sizes = {
-        "rounds": demo_experiment.ROUNDS,
+        "rounds": ROUNDS,
         "every": EVERY,
         "device": jax.devices()[0].device_kind,
     }
-    OUT.write_text(json.dumps({"sizes": sizes, "grid": trials, "winners": winners}))
+    if not SMALL:
+        OUT.write_text(json.dumps({"sizes": sizes, "grid": trials, "winners": winners}))
     for rule, methods in winners.items():
         print(f"\nconstants chosen by {rule}; mean and spread over seeds {SEEDS}")
         print("method   upper loss          own loss            average metric      constants")

@@ -76,7 +76,9 @@ def outcome(name, method, folder, seeds):
         losses = [summarize_trial(trial)["upper_loss"] for trial in trials]
         best = int(np.nanargmin(losses))
         runs = run_trials(name, method, problem, network, [candidates[best]], range(seeds), folder)
-        x = diamond.simulate(problem, network, candidates[best][0], entry.rounds, 0, entry.rounds).x
+        x = diamond.simulate(
+            problem, network, candidates[best][0], entry.rounds, 0, entry.rounds
+        ).last_x
     histories = lambda key: [[float(f"{v:.6g}") for v in run["history"][key]] for run in runs]
     x = (
         jax.tree.map(lambda leaf: round_numbers(np.mean(leaf, 0)), x)

@@ -1,6 +1,6 @@
 """Ways to estimate [g_yy]^-1 b from mini-batches: what each leaves out, its noise, its products.
 
-    python benchmarks/inverses.py
+    python benchmarks/inverses.py [--small]
 
 Plain numpy, in the mean over 400 draws: ridge regressions on 400 rows of d features whose scales
 give g_yy the condition named, L three times the largest eigenvalue of eight mini-batches, as a run
@@ -9,9 +9,12 @@ carried" is z of round 2,000 of z <- z - (g_yy z - b) / L, one product a round; 
 the same number of mini-batches as the chain draws, at most 20 steps.
 """
 
+import sys
+
 import numpy as np
 
-ROWS, DRAWS, TERMS, SAFETY = 400, 400, 20, 3.0
+ROWS, TERMS, SAFETY = 400, 20, 3.0
+DRAWS = 2 if "--small" in sys.argv else 400
 CASES = {
     "30, batch 16": (10, 30.0, 16),
     "100, batch 16": (10, 100.0, 16),

@@ -100,7 +100,7 @@ def run(problem, network, method, rounds, seed):
             )
         except Diverged:
             return None
-    return np.asarray(ended.x)[HONEST].mean(0)
+    return np.asarray(ended.last_x)[HONEST].mean(0)
 
 
 def main(rounds: int, seeds: int = 1) -> None:

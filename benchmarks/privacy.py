@@ -165,7 +165,7 @@ def write_table(document):
     """Print the table of docs/results/privacy.md."""
     print("| problem | method | clipping |", " | ".join(f"{e:g}" for e in EPSILONS), "|")
     print("| --- | --- | --- |", " | ".join("---" for _ in EPSILONS), "|")
-    for key, results in document["results"].items():
+    for key, results in document.get("results", {}).items():
         name, method = key.split()
         kind = document["multipliers"][f"{name} {method} {EPSILONS[0]}"][1]
         cells = []

@@ -1,6 +1,6 @@
 """What run folders and the report take of a comparison of ten runs of a few seconds each.
 
-    python benchmarks/run_folders.py
+    python benchmarks/run_folders.py [--small]
 
 Nine agents on the embedded digits, DIAMOND from ten seeds, an evaluation every 25 rounds, as
 `diamond compare` runs them. Counted: everything that writes or reads the folders (metrics,
@@ -20,9 +20,14 @@ from diamond.metrics.display import QuietDisplay
 from diamond.report import build
 from diamond.templates import demo_experiment
 
-SEEDS, ROUNDS = 10, 400
-METHODS = ("__init__", "begin", "manifest", "note", "save", "restore")
-FUNCTIONS = ("opening", "closing", "digest", "finished", "unchanged")
+SEEDS, ROUNDS = (2, 50) if "--small" in sys.argv else (10, 400)
+METHODS = ("__init__", "begin", "update_manifest", "record_snapshot", "restore", "final_digest")
+FUNCTIONS = {
+    "initial_manifest": execution,
+    "final_fields": execution,
+    "check_unchanged": execution,
+    "finished_manifest": job_runner,
+}
 
 
 class Stopwatch:
@@ -58,8 +63,8 @@ def main():
     watch = Stopwatch()
     for name in METHODS:
         watch.around(execution.Writer, name)
-    for name in FUNCTIONS:
-        watch.around(job_runner if name in ("finished", "unchanged") else execution, name)
+    for name, module in FUNCTIONS.items():
+        watch.around(module, name)
     settings = demo_experiment.experiment_tables() | {
         "rounds": ROUNDS,
         "every": 25,
@@ -78,9 +83,9 @@ def main():
         total_seconds = time.perf_counter() - begun
     print(f"{SEEDS} runs of {ROUNDS} rounds: {total_seconds:.1f} s, of which")
     for name, seconds in sorted(watch.seconds.items(), key=lambda item: -item[1]):
-        print(f"  {name:10} {1000 * seconds:7.1f} ms  {seconds / total_seconds:6.2%}")
+        print(f"  {name:17} {1000 * seconds:7.1f} ms  {seconds / total_seconds:6.2%}")
     total = sum(watch.seconds.values())
-    print(f"  {'together':10} {1000 * total:7.1f} ms  {total / total_seconds:6.2%}")
+    print(f"  {'together':17} {1000 * total:7.1f} ms  {total / total_seconds:6.2%}")
 
 
 if __name__ == "__main__":

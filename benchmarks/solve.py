@@ -26,9 +26,9 @@ def tuned_results() -> dict[str, tuple[float, dict[str, float]]]:
     """The target of each case, and the smallest calls and rounds of a tuned method."""
     results = {}
     for path in sorted(RESULTS.glob("*.json")):
-        results = json.loads(path.read_text())
-        for case, goal in results["targets"].items():
-            rows = [row for row in results["costs"]["tuned"] if row["case"] == case]
+        suite = json.loads(path.read_text())
+        for case, goal in suite["targets"].items():
+            rows = [row for row in suite["costs"]["tuned"] if row["case"] == case]
             best = {
                 name: min((row[name] for row in rows if row[name]), default=math.nan)
                 for name in ("calls", "round")

@@ -1,6 +1,6 @@
 """Speed of a DIAMOND round beside a hand-written JAX loop and the best public code, in one run.
 
-    python benchmarks/speed.py [--anchor CLONE]
+    python benchmarks/speed.py [--anchor CLONE] [--small]
 
 The reference work: logistic regression, 123 features, 16,000 training and validation rows per
 agent, batch 64, K = 10 with random depth, float32, one core. Agent-iterations a second of the
@@ -30,7 +30,10 @@ from diamond.engine.round_program import initial_progress, run_rounds
 from diamond.network.mixing.mixer import mixer
 from diamond.schedules.deferred import ResolutionContext, resolve
 
-FEATURES, ROWS, BATCH, ROUNDS, REPEATS = 123, 16_000, 64, 1000, 5
+SMALL = "--small" in sys.argv
+FEATURES, BATCH = 123, 64
+ROWS, ROUNDS, REPEATS = (256, 100, 1) if SMALL else (16_000, 1000, 5)
+LARGEST_RING = 32 if SMALL else 1024
 LIPSCHITZ = 1.0
 
 
@@ -112,6 +115,7 @@ def ring(agents):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--anchor", type=Path, metavar="CLONE", help="of benchmark_bilevel")
+    parser.add_argument("--small", action="store_true", help="few rows, rounds and agents")
     clone = parser.parse_args().anchor
     print(__doc__.splitlines()[0])
     print(f"{FEATURES} features, {ROWS} + {ROWS} rows an agent, batch {BATCH}, K = {handwritten.K}")
@@ -120,14 +124,16 @@ def main():
         print("SKIPPED: benchmark_bilevel's SUSTAIN, for want of --anchor CLONE\n")
     third = public(clone.resolve()) if clone else None
     print("agents   ours, agent-it/s   by hand   ratio   anchor   ratio   compile, s   x apart")
-    for agents in (1, 5, 9, 15):
+    for agents in (1, 5) if SMALL else (1, 5, 9, 15):
         (fast, slow, *rest), compiling, apart = beside(agents, third)
         row = f"{agents:6d}   {fast:16.0f}   {slow:7.0f}   {fast / slow:5.2f}"
         row += f"   {rest[0]:6.0f}   {fast / rest[0]:5.2f}" if rest else f"   {'-':>6}   {'-':>5}"
         print(f"{row}   {compiling:10.1f}   {apart:.1e}", flush=True)
-    small, large = ring(16), ring(1024)
-    print(f"\nring of 16: {small * 1e6:.1f} us an agent-iteration; of 1024: {large * 1e6:.1f}")
-    print(f"per-agent cost at m = 1024 is {large / small:.2f} times that at m = 16")
+    few, many = ring(16), ring(LARGEST_RING)
+    print(
+        f"\nring of 16: {few * 1e6:.1f} us an agent-iteration; of {LARGEST_RING}: {many * 1e6:.1f}"
+    )
+    print(f"per-agent cost at m = {LARGEST_RING} is {many / few:.2f} times that at m = 16")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Time of a round with a PyTorch module beside the same network written in JAX.
 
-    python benchmarks/torch_bridge.py
+    python benchmarks/torch_bridge.py [--small]
 
 Both problems have the same parameters and rows. Their runs take turns in one process, and the
 median of the ratios is printed; the goal is at most 1.2. Needs the extra `torch`.
 """
 
 import statistics
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,8 @@ import torch
 
 import diamond
 
-AGENTS, ROWS, BATCH, WIDTH, ROUNDS, TURNS = 4, 256, 32, 64, 200, 7
+AGENTS, ROWS, BATCH, WIDTH = 4, 256, 32, 64
+ROUNDS, TURNS = (4, 1) if "--small" in sys.argv else (200, 7)
 GOAL = 1.2
 GELU = torch.nn.GELU(approximate="tanh")
 

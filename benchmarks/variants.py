@@ -1,6 +1,6 @@
 """Other ways to write the round of the reference work, beside the one it has, in one run.
 
-    python benchmarks/variants.py [AGENTS]
+    python benchmarks/variants.py [AGENTS] [--small]
 
 The hand-written round of `handwritten.py` with one thing changed at a time: processor time a round,
 best of several, taken in turns, and the thunks (operations that XLA runs one after another) of a
@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from handwritten import K, alpha, lower, upper
 from jax import lax
-from speed import BATCH, FEATURES, LIPSCHITZ, ROUNDS, ROWS, part
+from speed import BATCH, FEATURES, LIPSCHITZ, ROUNDS, ROWS, SMALL, part
 
 from diamond.core import sampling
 
-REPEATS = 7
+REPEATS = 1 if SMALL else 7
 g_y = jax.grad(lower, 1)
 
 
@@ -176,7 +176,7 @@ def thunks(text):
 
 
 def main():
-    agents = int(sys.argv[1]) if sys.argv[1:] else 1
+    agents = next((int(word) for word in sys.argv[1:] if word.isdigit()), 1)
     count = max(100, ROUNDS // agents)
     stack = lambda odd: jax.tree.map(
         lambda *a: jnp.asarray(np.stack([np.r_[a, a[: BATCH - 1]] for a in a])),

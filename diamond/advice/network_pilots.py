@@ -72,7 +72,7 @@ def network_facts(problem: Problem, runs: dict[str, Run | None]) -> NetworkFacts
 
 def _agent_bytes(run: Run) -> int:
     """Return the bytes of an agent's state, and of two gradients of y."""
-    return _bytes(run.state, run.network.agents) + 2 * _bytes(run.y, run.network.agents)
+    return _bytes(run.state, run.network.agents) + 2 * _bytes(run.last_y, run.network.agents)
 
 
 def _bytes(tree: Tree, agents: int) -> int:

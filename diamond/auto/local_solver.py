@@ -18,7 +18,9 @@ from ..core.sampling import Sample, Where, is_stream
 from ..problem import Objectives
 
 PRODUCTS = 40  # maximum number of products of conjugate gradients
-LARGER = 1.5  # largest growth of ||g_y|| in a Newton step; else a quarter of the step
+SUFFICIENT = 0.1  # least decrease of g in a Newton step, relative to that of its linear model
+SHORTER, MOST_TRIALS = 0.25, 8  # factor of a step that is too long, and most trials of a step
+ROUNDING = 10.0  # changes of g below so many units of rounding are none
 
 
 class LocalLimits(NamedTuple):
@@ -105,28 +107,39 @@ def solve_locally(
     train = local_rows(problem.train, sample.lower, batches)
     valid = local_rows(problem.valid, sample.upper, batches)
     lower_gradient = lambda y: jax.grad(problem.g, 1)(x, y, train.where)
-    value = lower_gradient(y)
-    reference = pytrees.norm(value)
+    evaluate = lambda y: jax.value_and_grad(problem.g, 1)(x, y, train.where)
+    value, gradient = evaluate(y)
+    reference = pytrees.norm(gradient)
+    zero, one = pytrees.mapped_with((jnp.int32(0), jnp.int32(1)), reference)
 
     def unsettled(carry: Any) -> jax.Array:
-        _, value, steps, _, _ = carry
-        return (steps < limits.newton_steps) & (pytrees.norm(value) > limits.goal * reference)
+        _, _, gradient, steps, _, _ = carry
+        return (steps < limits.newton_steps) & (pytrees.norm(gradient) > limits.goal * reference)
 
     def newton(carry: Any) -> Any:
-        y, value, steps, gradients, count = carry
+        """Take a Newton step that decreases g: Armijo's rule, at most MOST_TRIALS trials."""
+        y, value, gradient, steps, gradients, count = carry
         product = jax.linearize(lower_gradient, y)[1]
-        move, iterations = conjugate_gradient(product, value, PRODUCTS, limits.tolerance)
-        moved = pytrees.sub(y, move)
-        moved_value = lower_gradient(moved)
-        worse = ~(pytrees.norm(moved_value) < LARGER * pytrees.norm(value))
-        shorter = pytrees.axpy(-0.25, move, y)
-        new_value = run_if(worse, lambda: lower_gradient(shorter), moved_value)
-        moved = pytrees.select(worse, shorter, moved)
-        return moved, new_value, steps + 1, gradients + 1 + worse, count + iterations
+        move, iterations = conjugate_gradient(product, gradient, PRODUCTS, limits.tolerance)
+        slope = pytrees.dot(move, gradient)
+        noise = ROUNDING * jnp.finfo(value.dtype).eps * jnp.abs(value)
 
-    zero, one = pytrees.mapped_with((jnp.int32(0), jnp.int32(1)), reference)
-    start = y, value, zero, one, zero
-    y, _, _, gradients, count = jax.lax.while_loop(unsettled, newton, start)
+        def too_long(trial: Any) -> jax.Array:
+            length, _, new_value, _, trials = trial
+            is_less = new_value <= value - SUFFICIENT * length * slope + noise
+            return ~is_less & (trials < MOST_TRIALS)
+
+        def try_length(length: jax.Array, trials: jax.Array) -> Any:
+            moved = pytrees.axpy(-length, move, y)
+            return length, moved, *evaluate(moved), trials + 1
+
+        shorten = lambda trial: try_length(SHORTER * trial[0], trial[-1])
+        first = try_length(jnp.ones_like(slope), zero)
+        _, *moved, trials = jax.lax.while_loop(too_long, shorten, first)
+        return *moved, steps + 1, gradients + trials, count + iterations
+
+    start = y, value, gradient, zero, one, zero
+    y, _, _, _, gradients, count = jax.lax.while_loop(unsettled, newton, start)
 
     f_y = jax.grad(problem.f, 1)(x, y, valid.where)
     product = jax.linearize(lower_gradient, y)[1]

@@ -60,7 +60,7 @@ def define_case(
 def digit_rows(
     agents: int, shards: int | None = None, seed: int = 0, coarse: bool = False
 ) -> SplitRows:
-    """Return train, valid and test rows of 1,797 digits, iid or `labels` runs per agent.
+    """Return train, valid and test rows of 1,797 digits, iid or `shards` runs of labels per agent.
 
     If `coarse` is true, images have 4 x 4 pixels instead of 8 x 8, for a quarter of the work.
     """

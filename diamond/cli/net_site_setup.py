@@ -117,7 +117,7 @@ def build_problem(component: "Component", site: str) -> "Problem":
 
 @contextmanager
 def report_site_errors() -> Iterator[None]:
-    """Report errors as `reported` does, those of sites included."""
+    """Report errors as `report_errors` does, those of sites included."""
     with report_errors():
         require_net_packages()
         from ..peers.call_errors import Refused, RunFailed

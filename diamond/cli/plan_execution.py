@@ -55,18 +55,18 @@ def execute_and_report(
                 print_message(summarize(plan, forecasts), "dim")
     manifests = execute_plan(plan, quiet, compiled, overrides)
     table = make_rows([open_run(path) for _, path in plan.jobs])
-    stop_reasons = {
-        manifest["name"]: manifest["message"] for manifest in manifests if _stopped_early(manifest)
-    }
+    messages = {m["name"]: m["message"] for m in manifests if m["status"] == "finished"}
     if json:
-        print_json({"folder": str(plan.path), "runs": table, "stopped": stop_reasons})
+        stopped = {name: text for name, text in messages.items() if text.startswith("stopped")}
+        print_json({"folder": str(plan.path), "runs": table, "stopped": stopped})
     else:
         print_table(table)
         if len(plan.experiment.seed) > 1:
             typer.echo("\nover the seeds:")
             print_table(average_over_seeds(table))
-        for name, reason in stop_reasons.items():
-            typer.echo(reason if len(manifests) == 1 else f"{name} {reason}")
+        for name, message in messages.items():
+            if message:
+                typer.echo(message if len(manifests) == 1 else f"{name}: {message}")
         typer.echo(f"folder: {plan.path}")
         if len(manifests) == 1:
             if best := manifests[0].get("answer", {}).get("best"):
@@ -107,11 +107,6 @@ def explain_interrupt(folder: Path | None = None) -> Iterator[None]:
         )
         print_message(f"interrupted; {remedy}", "yellow")
         raise typer.Exit(INTERRUPTED) from None
-
-
-def _stopped_early(manifest: dict[str, Any]) -> bool:
-    """Return whether a run ended before its last round, at a target or a spent budget."""
-    return manifest["status"] == "finished" and bool(manifest["message"])
 
 
 def _exit_with_status(manifests: list[dict[str, Any]], folder: Path) -> None:

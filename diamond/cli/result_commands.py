@@ -13,7 +13,7 @@ from .terminal_tables import print_table, print_text_rows, select_columns
 Runs = Annotated[list[Path], typer.Argument(help="Folders of runs or of comparisons.")]
 RUNS = Path("runs")
 ALGORITHMS = Path("algorithms")  # argument of `list` that selects the algorithms
-LIST_COLUMNS = ("run", "started", "status", "round", "metric", "upper_loss", "local_loss")
+LIST_COLUMNS = ("run", "started", "status", "round", "upper_loss", "metric", "local_loss")
 
 
 @app.command()

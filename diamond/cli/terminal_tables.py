@@ -10,7 +10,7 @@ from ..metrics.display import COLUMN_SPACING, fit_columns
 Row = dict[str, Any]
 NAMES = ("run", "algorithm", "network")
 IDENTITY = (*NAMES, "seed", "seeds", "diverged", "status", "round")
-MEASURES = ("metric", "upper_loss", "consensus")
+MEASURES = ("upper_loss", "metric", "consensus")
 SITE_MEASURES = (
     "local_loss",
     "lower_error",
@@ -25,7 +25,7 @@ DROPPED_FIRST = (
     *("waited", "seconds", "consensus", "disagreement", "lower_error", "joules", "bytes"),
     *("samples", "network_seconds"),
 )
-DROPPED_LATER = ("upper_loss", "local_loss", "round", "started", "diverged", "seeds")
+DROPPED_LATER = ("metric", "local_loss", "round", "started", "diverged", "seeds")
 IN_NAME = ("seed", "network", "algorithm")
 
 
@@ -92,7 +92,7 @@ def columns_that_fit(table: Sequence[Row], columns: Sequence[str], width: int) -
         *metrics,
         *DROPPED_LATER,
         *(IN_NAME if "run" in columns else ()),
-        "metric",
+        "upper_loss",
         "status",
     ]
     widths = {

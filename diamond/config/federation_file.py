@@ -149,7 +149,7 @@ class Federation(BaseModel):
         return network
 
     def terms(self) -> dict[str, Any]:
-        """Return the terms that the sites agree on as plain data, which `agreed` reads."""
+        """Return the terms that the sites agree on as plain data."""
         scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
         more = {name: getattr(self, name) for name in ("deadline", "clip", "measure", "problem")}
         more["signed"] = self.signed or None

@@ -53,6 +53,7 @@ class Partition(NamedTuple):
     names: tuple[str, ...]  # names of the features, if any
     sites: tuple[str, ...]  # names of the agents, if sites are agents
     notes: list[str]  # filled or dropped missing values, features without a word
+    class_names: tuple[str, ...]
 
 
 def partition_rows(
@@ -160,7 +161,8 @@ def partition_rows(
             names, [*features_by_part["train"], *features_by_part["valid"]], hashed
         )
         notes += [f"{empty} of the {hashed} features of {text} {NO_WORDS}"] if empty else []
-    description = len(first_source.classes), names, sites, notes
+    classes = first_source.classes
+    description = len(classes), names, sites, notes, classes
     return Partition(
         rows_by_part["train"], rows_by_part["valid"], rows_by_part.get("test"), *description
     )

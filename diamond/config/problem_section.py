@@ -82,6 +82,8 @@ def _read_rows_problem(
         train, valid, test, classes, names = partition[:5]
         known: dict[str, Any] = {"classes": classes} if "classes" in problem_options else {}
         known |= {"names": names} if "names" in problem_options and names else {}
+        if "class_names" in problem_options and "classes" not in problem_arguments:
+            known["class_names"] = partition.class_names
         sites = partition.sites or None
         known |= {"agent_names": sites} if "agent_names" in problem_options and sites else {}
         problem = _as_problem(make(train, valid, test, **known | problem_arguments), name)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .gc_control import gc_disabled
+from .suggestions import did_you_mean
 
 
 def attach_stub(
@@ -26,7 +27,9 @@ def attach_stub(
 
     def get_attribute(name: str) -> Any:
         if name not in sources:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            suggestion = did_you_mean(name, public)
+            hint = f"; {suggestion}" if suggestion.startswith("did you mean") else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         module, is_module = sources[name]
         with gc_disabled():
             value = import_module(f".{module}", package)

@@ -50,7 +50,7 @@ class Dataset:
 
 
 def encode(labels: NDArray, classes: Sequence | NDArray, path: Path) -> NDArray[np.int32]:
-    """Encode the labels by their index in the ascending `known`; refuse any other label."""
+    """Encode the labels by their index in the ascending `classes`; refuse any other label."""
     order = np.asarray(classes)
     codes = np.searchsorted(order, labels).clip(max=len(order) - 1)
     unknown = np.flatnonzero(order[codes] != labels)
@@ -90,7 +90,7 @@ def build_dataset(
     sites: NDArray[np.str_] | None = None,
     missing: bool = False,
 ) -> Dataset:
-    """Build the data set of a table: features by `names`, labels as by `labels_of`.
+    """Build the data set of a table: features by `names`, labels as by `parse_labels`.
 
     If `missing` is true, features may be missing, as NaN.
     """

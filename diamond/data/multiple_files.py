@@ -71,7 +71,7 @@ def align_classes(
 
 
 def _has_label(dataset: Dataset, site: str, label: str) -> bool:
-    """Return whether the site `place` has such a row."""
+    """Return whether `site` has a row with this label."""
     assert dataset.sites is not None
     return bool(np.any(dataset.train[1][dataset.sites == site] == dataset.classes.index(label)))
 

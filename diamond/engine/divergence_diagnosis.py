@@ -36,7 +36,7 @@ def divergence_error(
         cause += f"; or a message had a number above {limit:.7g}, the limit of masked sums"
     message = (
         f"diverged in round {t}: {quantity} is not finite; {cause}. The state before that "
-        f"round is kept in `run` of this error"
+        f"round is in `run.last_x` and `run.last_y` of this error"
     )
     return Diverged(message, t, quantity, replace(run, status="diverged", message=message))
 

@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
 from ..core import cost_counter
+from ..core.host_transfer import copy_to_host
+from ..core.pytrees import Tree
 from ..core.sampling import Sampling
 from ..interface.round_interface import Algorithm
 from ..interface.traffic import count_traffic
@@ -140,6 +143,7 @@ class Driver:
                 agent_values = {name: value[i] for name, value in per_agent.items()}
                 values = {name: value[i] for name, value in measured.items()}
                 recorder.add(self.t, values, agent_values, spent[i], self.seconds_per_run)
+                recorder.update_best(partial(self._point_to_store, i))
 
     def is_active(self, run: int) -> bool:
         """Return whether this run is still measured."""
@@ -149,6 +153,14 @@ class Driver:
         """Return a snapshot from which the run can resume."""
         arrays = named_arrays(self.backend.progress_of_run(self.progress, run))
         return self.recorders[run].snapshot(arrays, self.seconds_per_run)
+
+    def _point_to_store(self, run: int) -> tuple[Tree, Tree]:
+        """Return x and y of a run, as arrays that later rounds neither overwrite nor share."""
+        state, backend = self.progress.state, self.backend
+        point: tuple[Tree, Tree] = backend.gather((state.x, state.y))
+        if backend.lanes:
+            point = jax.tree.map(lambda a: a[run], point)
+        return copy_to_host(point) if backend.lanes or backend.donates else point
 
     def _run_backend(self, progress: Progress, until: int) -> tuple[Progress, list[int | None]]:
         return self.backend.run_rounds(self.algorithm, self.seeds, progress, until)

@@ -127,7 +127,7 @@ class LaneDriver(Driver):
     """Driver of runs in lanes: a broken run ends, and a run whose loss has risen is marked.
 
     All lanes are in the same round, so a lane cannot roll back. `rerun` lists the runs to repeat
-    alone.
+    alone. Best points are stored on request, since only the histories of most runs are used.
     """
 
     def __init__(
@@ -139,11 +139,15 @@ class LaneDriver(Driver):
         sampling: Sampling,
         measures: Measures,
         memory: int | None = None,
+        stores_best: bool = False,
     ):
         self.failed: list[int | None] = [None] * len(runs)  # round in which each run broke
         self.rerun = np.zeros(len(runs), bool)
         backend = LaneBackend(problem, network, runs[0][0].batch, shape, sampling, memory)
         super().__init__(problem, network, runs, sampling, backend, measures)
+        if not stores_best:
+            for recorder in self.recorders:
+                recorder.without_best = "only histories are returned"
         inputs, options = backend.arguments(self.algorithm, self.seeds, self.progress, 0)
         backend.rounds.start_compiling(*inputs, **options)
         self.measurement.start_compiling(self.progress)

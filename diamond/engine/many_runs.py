@@ -129,7 +129,8 @@ def simulate_seeds(
     warn_of_repeated_rows(problem, algorithm.batch)
     runs = [(algorithm, as_int("seed", seed)) for seed in seeds]
     runs_by_index: dict[int, Run | None] = {}
-    for table, lanes in _drive_lanes(problem, network, runs, rounds, every, sampling, measure):
+    lane_inputs = problem, network, runs, rounds, every, sampling, measure
+    for table, lanes in _drive_lanes(*lane_inputs, stores_best=True):
         lanes.warn_of_standstill()
         runs_by_index |= zip(table.ravel().tolist(), lanes.runs())
         for i in table.ravel()[lanes.rerun].tolist():
@@ -178,6 +179,7 @@ def _drive_lanes(
     sampling: Sampling,
     measure: Measure | None,
     memory: int | None = None,
+    stores_best: bool = False,
 ) -> Iterator[tuple[np.ndarray, LaneDriver]]:
     """Make the tables of runs in turn; a table that does not fit the device is halved.
 
@@ -196,7 +198,8 @@ def _drive_lanes(
 
     def make_driver(table: np.ndarray) -> LaneDriver:
         table_runs = [runs[i] for i in table.ravel()]
-        return LaneDriver(problem, network, table_runs, table.shape, sampling, measures, memory)
+        inputs = problem, network, table_runs, table.shape, sampling, measures, memory
+        return LaneDriver(*inputs, stores_best)
 
     while waiting:
         table = waiting.pop(0)

@@ -77,6 +77,7 @@ def simulate_epochs(
     """Run all epochs one after another; see `simulate` for the arguments.
 
     The run has x, y, costs and traffic of all agents; those of agents that left are their last.
+    The best point is that of the last epoch, since the objective is the mean over the members.
     """
     entries: list[dict[str, float]] = []
     per_agent: list[dict[str, np.ndarray]] = []
@@ -203,8 +204,8 @@ def _whole_run(
         best = best._replace(x=x, y=y)
     return replace(
         run,
-        x=everyone.state.x,
-        y=everyone.state.y,
+        last_x=everyone.state.x,
+        last_y=everyone.state.y,
         state=everyone.state,
         per_agent={n: np.array([values[n] for values in per_agent]) for n in per_agent[0]},
         network=network,

@@ -162,7 +162,7 @@ class MultiDevice(SingleRunBackend):
         length = int(counts.max()) + batch - 1
 
         def load_leaf(leaf_index: int) -> Any:
-            """Return leaf number `which` of the agents on this process's devices."""
+            """Return leaf number `leaf_index` of the agents on this process's devices."""
             sample = np.asarray(leaves[leaf_index])
             dtype = jnp.asarray(sample[:0]).dtype
             shape = (len(self.sharding.agent_at_place), length, *sample.shape[1:])

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from ..core import cost_counter
@@ -14,6 +15,7 @@ from ..interface.traffic import Traffic
 from ..metrics.early_warnings import EarlyWarnings, standstill_warning
 from ..metrics.link_costs import LinkCosts
 from ..network import Network
+from ..privacy.private_runs import privacy_of
 from ..problem import Problem
 from ..records import best_point
 from ..records.best_point import BestPoint
@@ -52,6 +54,7 @@ class Recorder:
         self.entries: list[Entry] = []
         self.per_agent: list[dict[str, np.ndarray]] = []
         self.best: BestPoint | None = None
+        self.without_best = _reason_without_best(inputs.problem, steps, start)
         self.compile_seconds = 0.0
         self.earlier_bytes = 0  # sent by other members before, less what counts for this network
 
@@ -86,23 +89,16 @@ class Recorder:
         self.per_agent.append(dict(per_agent))
         return entry
 
-    def inspect(
-        self, state: Any, rounds: int, to_host: Callable[[Tree], Tree] | None = None
-    ) -> None:
-        """Compare the state of the last entry with the best one, and warn of signs of trouble.
-
-        Args:
-            state: state of all agents, as arrays of this process.
-            rounds: rounds of the whole run.
-            to_host: copies a new best point, if later rounds overwrite the state.
-        """
-        entry = self.entries[-1]
-        for message in self.warnings.check_entry(entry, state, self.steps.algorithm, rounds):
+    def warn(self, state: Any, rounds: int) -> None:
+        """Warn of signs of trouble in the last entry, whose state this is, of `rounds` rounds."""
+        inputs = self.entries[-1], state, self.steps.algorithm, rounds
+        for message in self.warnings.check_entry(*inputs):
             warnings.warn(message, RuntimeWarning, stacklevel=5)
-        best = best_point.better_point(self.best, entry, state.x, state.y)
-        if to_host and best is not None and best is not self.best:
-            best = best._replace(x=to_host(best.x), y=to_host(best.y))
-        self.best = best
+
+    def update_best(self, point: Callable[[], tuple[Tree, Tree]]) -> None:
+        """Store x and y of the last entry, which `point` returns, if they are the best so far."""
+        if not self.without_best:
+            self.best = best_point.better_point(self.best, self.entries[-1], point)
 
     def warn_of_standstill(self, x: Any, label: str) -> None:
         """Warn of a run that has ended where it began."""
@@ -133,7 +129,8 @@ class Recorder:
         """Continue after the entries of `saved`; `state` gives the shapes of all agents' arrays."""
         self.entries, self.per_agent = list(saved.entries), list(saved.per_agent)
         self.warnings.restore(self.entries)
-        self.best = best_point.from_arrays(state.x, state.y, saved.arrays)
+        if not self.without_best and all("upper_loss" in entry for entry in self.entries):
+            self.best = best_point.from_arrays(state.x, state.y, saved.arrays)
 
     def roll_back(self, round: int) -> None:
         """Drop the entries after `round`."""
@@ -155,8 +152,8 @@ class Recorder:
         requested = self.steps.requested
         algorithm = {"class": type(requested).__name__, "batch": requested.batch}
         return Run(
-            x=progress.state.x,
-            y=progress.state.y,
+            last_x=progress.state.x,
+            last_y=progress.state.y,
             history=self.history,
             per_agent=_columns(self.per_agent),
             state=progress.state,
@@ -171,6 +168,7 @@ class Recorder:
             seed=self.seed,
             compile_seconds=self.compile_seconds,
             best=self.best,
+            message=best_point.describe_answer(self.best, self.entries, self.without_best),
             config={
                 "seed": self.seed,
                 "sampling": self.inputs.sampling,
@@ -181,6 +179,16 @@ class Recorder:
             turns=traffic.turns,
             inputs=describe(network, requested),
         )
+
+
+def _reason_without_best(problem: Problem, steps: StepPolicy, start: tuple[Tree, Tree]) -> str:
+    """Return why a run stores no best point, or ""."""
+    if privacy_of(steps.requested) is not None:
+        return "a private run does not choose by losses without noise"
+    size = problem.agents * sum(leaf.nbytes for leaf in jax.tree.leaves(start))
+    if size > best_point.MOST_BYTES:
+        return f"x and y have {size / 2**30:.0f} GiB, of which no second copy is stored"
+    return ""
 
 
 def _columns(entries: list[Any]) -> dict[str, np.ndarray]:

@@ -137,7 +137,7 @@ def estimate_gradients(
 ) -> tuple[Estimate, Cost]:
     """Compute the gradient estimates of all agents in a stage of round t, `size` in parallel.
 
-    `numbers` are the agents' numbers, by default 0, 1, ...
+    `agent_indices` are the agents' numbers, by default 0, 1, ...
     """
 
     def estimate_one(agent: Any, i: Any, state: State, drawn: Sample) -> tuple[Estimate, Cost]:

@@ -115,7 +115,9 @@ def simulate(
             The trajectory is that of one device up to rounding.
 
     Returns:
-        The run; `run.best` is the point of the smallest upper loss.
+        The run. `run.x` and `run.y` are those of the evaluation with the smallest upper loss
+        (`run.best`), `run.last_x` and `run.last_y` those of the last round. If the upper loss is
+        not measured, both are the same, and `run.message` says so.
 
     Raises:
         diamond.Diverged: the run diverged and may not roll back.
@@ -212,7 +214,7 @@ def _configured(run: Run, rounds: int, every: Every, stop: Stop, measure: Measur
         config |= {"measure": what}
     last = {name: values[-1] for name, values in run.history.items()}
     reason = stopping.stop_reason(stop, last) if run.rounds < rounds else ""
-    return replace(run, message=reason, config=config)
+    return replace(run, message="; ".join(filter(None, [reason, run.message])), config=config)
 
 
 def _snapshot_of(run: Run, seed: int, sampling: Sampling) -> Snapshot:

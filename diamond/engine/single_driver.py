@@ -9,7 +9,6 @@ from typing import Any
 import jax
 
 from ..auto.loss_monitor import EXPLODED, next_step_scale
-from ..core.host_transfer import copy_to_host
 from ..core.sampling import Sampling
 from ..interface.round_interface import Algorithm
 from ..metrics.divergence import (
@@ -93,11 +92,9 @@ class SingleDriver(Driver):
     def evaluate(self, on_evaluation: OnEvaluation | None, rounds: int) -> None:
         """Measure a run of `rounds` rounds."""
         self.measure()
-        if self.backend.donates:  # the best point is copied to the host, nothing else
-            to_host = lambda point: copy_to_host(self.backend.gather(point))
-            self.recorder.inspect(self.progress.state, rounds, to_host)
-        else:
-            self.recorder.inspect(self._gather(self.progress).state, rounds)
+        large = self.backend.donates  # then nothing but the best point is copied to the host
+        progress = self.progress if large else self._gather(self.progress)
+        self.recorder.warn(progress.state, rounds)
         if on_evaluation:
             on_evaluation(dict(self.recorder.entries[-1]))
 
@@ -180,10 +177,7 @@ class SingleDriver(Driver):
         return divergence_error(*inputs, self.recorder.run(last_finite))
 
     def _error_without_last_state(self, after: Progress) -> Diverged:
-        """Return the error of a run whose last finite state was overwritten.
-
-        Its run is at the best point, which is finite and on the host.
-        """
+        """Return the error of a run whose last finite state was overwritten."""
         t, best = int(after.t) - 1, self.recorder.best
         cause = explain_cause(self.policy, t, after.state)
         run = replace(self.recorder.run(self._gather(after)), status="diverged", state=None)
@@ -191,7 +185,6 @@ class SingleDriver(Driver):
             place = "x and y of `run` of this error are not finite"
         else:
             place = f"x and y of `run` of this error are those of round {best.round}, its best"
-            run = replace(run, x=best.x, y=best.y)
         message = (
             f"diverged in round {t}: x or y is not finite; {cause}. y is large, so that each round "
             f"overwrote the state before and none is left to resume from: {place}; to roll back "

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from ..catalogue import maker
+from ..core.suggestions import did_you_mean
 from ..core.validation import as_int
 from ..interface.round_interface import Algorithm
 from ..metrics.evaluations import geometric_rounds
@@ -18,6 +20,7 @@ from ..records.run import Run
 from .simulate import simulate
 
 TOLERANCE = 1e-3  # smaller relative decrease over the last half of the rounds: a plateau
+SMALL_GRADIENT = 1e-4  # of the start's squared norm: largest one that counts as converged
 FIRST_ROUNDS, MOST_ROUNDS = 128, 16_384
 EVALUATIONS = 40
 LARGEST_BATCH, BATCHES = 64, 5  # most rows in a mini-batch, and fewest mini-batches per agent
@@ -32,7 +35,7 @@ def solve(
     seconds: float | None = None,
     calls: float | None = None,
     bytes: float | None = None,
-    algorithm: Algorithm | None = None,
+    algorithm: Algorithm | str | None = None,
     batch: int | None = None,
     seed: int = 0,
     **options: Any,
@@ -43,7 +46,8 @@ def solve(
     (`diamond.algorithms.solve`). If y has more than 20,000 numbers or the problem is not `convex`,
     x moves along first-order directions of a penalty, and y by Adam. The run ends at `target`, when
     a budget is spent, or when the upper loss has fallen by less than 0.1 % of its whole decrease in
-    the last half of the rounds.
+    the last half of the rounds. That is called converged if the loss ends at its minimum with a
+    squared gradient of 1e-4 of that at the start. x and y are those of the smallest upper loss.
 
     Args:
         problem: the problem.
@@ -53,13 +57,14 @@ def solve(
         seconds: time budget of the rounds, without compiling and measuring.
         calls: budget of gradients and products of single rows, averaged over the agents.
         bytes: budget of bytes sent over all links.
-        algorithm: a method to use instead of the automatic choice.
+        algorithm: a method to use instead of the automatic choice, or its name.
         batch: rows in a mini-batch; by default a fifth of an agent's rows, at most 64.
         seed: seed of the mini-batches.
         **options: options of `diamond.simulate`, such as `devices` or `progress`.
 
     Returns:
-        The run. `run.message` says why it ended, `run.description` what was chosen and why.
+        The run. `run.message` says why it ended and of which round x and y are, if not of the last;
+        `run.description` says what was chosen and why.
 
     Raises:
         ValueError: several agents without a network.
@@ -68,6 +73,12 @@ def solve(
         >>> run = diamond.solve(problem, diamond.network.ring(problem.agents))
         >>> run.x[0], run.message
     """
+    own_options = {"problem", "network", "algorithm", "rounds", "seed", "stop"}
+    known = [name for name in signature(simulate).parameters if name not in own_options]
+    for name in options:
+        if name not in known:
+            names = [*known, *(n for n in signature(solve).parameters if n != "options")]
+            raise TypeError(f"solve has no argument {name!r}; {did_you_mean(name, names)}")
     if network is None:
         if problem.agents > 1:
             raise ValueError(
@@ -75,47 +86,64 @@ def solve(
                 f"diamond.network.ring({problem.agents})"
             )
         network = complete(1)
-    if algorithm is None:
+    description = "The method was given by the user. Its numbers that were not given are found."
+    if algorithm is None or isinstance(algorithm, str):
+        name = (algorithm or "solve").lower().replace("-", "_")
         size = _batch_size(problem) if batch is None else as_int("batch", batch, 1)
-        algorithm = maker("solve")(size)
-        description = _description(problem, network, size)
+        description = description if algorithm else _description(problem, network, size)
+        method: Algorithm = maker(name)(batch=size)
     else:
-        description = "The method was given by the user. Its numbers that were not given are found."
+        method = algorithm
     stop: dict[str, Any] = dict(target) if isinstance(target, Mapping) else {}
     if target is not None and not isinstance(target, Mapping):
         stop["upper_loss"] = target
     budgets = {"seconds": seconds, "calls": calls, "bytes": bytes}
     stop |= {name: value for name, value in budgets.items() if value is not None}
-    inputs = problem, network, algorithm
+    inputs = problem, network, method
     resume: Run | None = options.pop("resume", None)
     max_rounds = MOST_ROUNDS if rounds is None else as_int("rounds", rounds, 0)
     end = max_rounds if rounds is not None else FIRST_ROUNDS
     every = options.pop("every", None) or geometric_rounds(max(max_rounds, 1), EVALUATIONS)
+    first, rounds_discarded = 0, 0.0
     while True:
         run = simulate(*inputs, end, seed, every, stop=stop, resume=resume, **options)
-        message = run.message or _plateau(run, rounds)
-        if message or end >= max_rounds:
+        if run.rounds < end:
+            message = run.message  # a target is reached, or a budget spent
+            break
+        if run.resolved.get("lost", 0) > rounds_discarded:
+            first, rounds_discarded = end, run.resolved["lost"]
+        reason = _plateau(run, first) if rounds is None else ""
+        if reason or end >= max_rounds:
+            reason = reason or f"stopped at round {end}: all rounds are made"
+            message = "; ".join(filter(None, [reason, run.message]))
             break
         resume, end = run, min(2 * end, max_rounds)
-    if not message:
-        message = f"stopped at round {run.rounds}: all rounds are made"
     return replace(run, message=message, config=run.config | {"description": description})
 
 
-def _plateau(run: Run, rounds: int | None) -> str:
-    """Return why the run ends if its upper loss hardly falls any more, else ""."""
-    if rounds is not None:
+def _plateau(run: Run, first: int) -> str:
+    """Return why the run ends if its upper loss hardly falls any more, else "".
+
+    Evaluations before round `first`, when the run last rolled back, say nothing of its steps now.
+    """
+    rounds_made, loss = run.history["round"], run.history.get("upper_loss", np.array([]))
+    if first == run.rounds or not np.isfinite(loss).any():
         return ""
-    rounds_made, loss = run.history["round"], run.history["upper_loss"]
-    lowest = np.fmin.accumulate(loss)
+    lowest = np.fmin.accumulate(np.where(rounds_made < first, np.inf, loss))
     half = lowest[np.searchsorted(rounds_made, rounds_made[-1] / 2, side="right") - 1]
-    decrease, recent = loss[0] - lowest[-1], half - lowest[-1]
-    if not math.isfinite(decrease) or recent > TOLERANCE * decrease:
+    start, least = loss[np.isfinite(loss)][0], np.nanmin(loss)
+    decrease, recent = start - least, half - lowest[-1]
+    if not recent <= TOLERANCE * decrease:
         return ""
-    return (
-        f"stopped at round {run.rounds}: in its last half the upper loss has fallen by "
-        f"{recent:.2g} of {decrease:.2g} in all"
+    last_half = (
+        f"in its last half the upper loss has fallen by {recent:.2g} of {decrease:.2g} in all"
     )
+    gradients = run.history.get("stationarity", np.full(len(loss), np.nan))
+    gradient = gradients[np.nanargmin(loss)] / gradients[0]
+    is_least = bool(0 <= loss[-1] - least <= TOLERANCE * decrease and decrease > 0)
+    end = "converged by" if is_least and gradient <= SMALL_GRADIENT else "stopped early at"
+    now = f"; its squared gradient is {gradient:.1g} of that at the start"
+    return f"{end} round {run.rounds}: {last_half}{now if np.isfinite(gradient) else ''}"
 
 
 def _batch_size(problem: Problem) -> int:

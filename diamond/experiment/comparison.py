@@ -28,7 +28,7 @@ from ..records.run_saving import history_lines, make_manifest, save_run, stop_to
 from .folder_names import folder_name, make_unique
 
 COMPARISON_NAME = "comparison"  # name of the experiment in the manifests of a comparison's runs
-COLUMNS = ("algorithm", "metric", "upper_loss", "consensus", "samples", "bytes", "seconds")
+COLUMNS = ("algorithm", "upper_loss", "metric", "consensus", "samples", "bytes", "seconds")
 WITHOUT_UPPER_LOSS = {"upper_loss": "local_loss"}  # the column that replaces it
 
 

@@ -96,9 +96,8 @@ def execute(
                 **_spent_privacy(job, problem, rounds),
             )
             raise
-        end = final_fields(
-            run, status, message, writer.wall_seconds, writer.final_digest(run.x, run.y)
-        )
+        digest = writer.final_digest(run.last_x, run.last_y)
+        end = final_fields(run, status, message, writer.wall_seconds, digest)
         end["compile_seconds"] += compiled
         end |= _spent_privacy(job, problem, rounds)
         manifest = writer.update_manifest(**end)

@@ -121,8 +121,8 @@ def _load_run(path: Path, problem: Problem | None) -> Run:
     fields = {name: manifest[name] for name in names}
     network, inputs = _network_and_inputs(manifest, experiment)
     run = Run(
-        x=x,
-        y=y,
+        last_x=x,
+        last_y=y,
         history=_as_columns([{k: v for k, v in e.items() if k != "agents"} for e in stored.lines]),
         per_agent=_as_columns([line["agents"] for line in stored.lines]),
         state=state,
@@ -244,7 +244,7 @@ def _add_agent_axis(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> d
 
 
 def _restore_structure(template: Tree, prefix: str, arrays: Mapping[str, Any]) -> Tree:
-    """Return the arrays below `place` in the structure of `part`, that of one agent."""
+    """Return the arrays below `prefix` in the structure of `template`, that of one agent."""
     expected = {
         f"{prefix}{name}": leaf.shape for name, leaf in pytrees.named_leaves(template).items()
     }
@@ -261,7 +261,7 @@ def _restore_structure(template: Tree, prefix: str, arrays: Mapping[str, Any]) -
 def _best_point(
     problem: Problem | None, stored: StoredRun, arrays: Mapping[str, Any], best: Any
 ) -> BestPoint | None:
-    if best is None:
+    if best is None or "upper_loss" not in stored.last_evaluation:
         return None
     x, y = best.x, getattr(best, "y", None)
     if problem is not None:

@@ -48,6 +48,13 @@ class PenalizedLoss:
         return self.loss(x, y, rows) + penalties
 
 
+def weight_names(names: Sequence[str] | None, class_names: Sequence[str] | None) -> Any:
+    """Return names of weights (features, classes): of the features alone if classes have none."""
+    if names is None or class_names is None:
+        return names
+    return [[f"{name}, {class_name}" for class_name in class_names] for name in names]
+
+
 def penalized_problem(
     loss: Callable[..., jax.Array],
     first_y: Callable[[], Tree],

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem
-from ._feature_penalties import Penalty, penalized_problem
+from ._feature_penalties import Penalty, penalized_problem, weight_names
 from ._labels import check_labels
 
 
@@ -36,6 +36,7 @@ def hyperparameter(
     names: Sequence[str] | None = None,
     penalty: Penalty = "l2",
     smoothing: float = 0.01,
+    class_names: Sequence[str] | None = None,
 ) -> Problem:
     """Make a problem that learns the penalties of a softmax regression.
 
@@ -52,6 +53,7 @@ def hyperparameter(
             values, which add 1/(qp) sum_rk exp(x_(p+r)) h(y_rk) to g_i; h(y) = sqrt(y^2 + s^2) - s
             is |y| to within s and has the two derivatives that the hypergradient needs.
         smoothing: s.
+        class_names: names of the classes.
 
     Returns:
         The problem; its metrics are the accuracy and the mean cross-entropy on `test`.
@@ -61,6 +63,7 @@ def hyperparameter(
     y = lambda: jnp.zeros((features, classes))
     rows, metrics = (train, valid, test), {"accuracy": _accuracy, "test_loss": _upper}
     options: dict[str, Any] = {"constant": float(np.log(classes)), "weights": _all_weights}
+    all_names = names, weight_names(names, class_names)
     return penalized_problem(
-        _upper, y, rows, metrics, start, names, names, penalty, smoothing, **options
+        _upper, y, rows, metrics, start, *all_names, penalty, smoothing, **options
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem
-from ._feature_penalties import penalized_problem
+from ._feature_penalties import penalized_problem, weight_names
 from ._labels import check_labels
 from ._softmax_regression import accuracy, zeros
 
@@ -28,6 +28,7 @@ def support_vectors(
     classes: int = 2,
     start: float = 0.0,
     names: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
 ) -> Problem:
     """Make a problem that learns the penalties of support vector machines.
 
@@ -43,6 +44,7 @@ def support_vectors(
         classes: q, number of classes.
         start: initial log-penalty.
         names: names of the features.
+        class_names: names of the classes.
 
     Returns:
         The problem; its metric is the accuracy on `test`.
@@ -50,5 +52,8 @@ def support_vectors(
     train, valid, test = check_labels(train, valid, test, classes=classes)
     y = partial(zeros, np.shape(train[0]["a"])[1], classes)
     rows, metrics = (train, valid, test), {"accuracy": accuracy}
-    y_names = names and {"w": names, "b": [f"intercept[{k}]" for k in range(classes)]}
+    intercepts = [f"intercept[{k}]" for k in range(classes)]
+    if class_names is not None:
+        intercepts = [f"intercept, {name}" for name in class_names]
+    y_names = names and {"w": weight_names(names, class_names), "b": intercepts}
     return penalized_problem(_hinge, y, rows, metrics, start, names, y_names)

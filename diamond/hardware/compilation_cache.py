@@ -40,7 +40,7 @@ def cache_folder() -> Path | None:
 
 
 def prune(cache_folder: Path, limit: int) -> None:
-    """Remove the least recently used files until `folder` holds at most `limit` bytes."""
+    """Remove the least recently used files until `cache_folder` holds at most `limit` bytes."""
     entries = [(entry, entry.stat()) for entry in os.scandir(cache_folder) if entry.is_file()]
     total = sum(stat.st_size for _, stat in entries)
     for entry, stat in sorted(entries, key=lambda item: max(item[1].st_atime, item[1].st_mtime)):

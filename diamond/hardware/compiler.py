@@ -54,8 +54,9 @@ def optimized_compilation(is_large: bool) -> Iterator[None]:
 class CompiledFunction:
     """A function compiled by `jax.jit`, with options for the kind of device in use.
 
-    `small`: on a CPU, arguments of up to this many bytes use the options `less`. `elsewhere`: such
-    calls run on the CPU even beside an accelerator, and return numpy arrays.
+    `small`: on a CPU, arguments of up to this many bytes use `small_options`.
+    `on_cpu_if_small`: such calls run on the CPU even beside an accelerator, and return numpy
+    arrays.
 
     An argument with an attribute `captured_bytes` above 0 says that the function will close over
     large arrays, which become arguments of the program.

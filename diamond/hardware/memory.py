@@ -137,7 +137,7 @@ def memory_need(compiled: Any) -> MemoryNeed | None:
 
 
 def map_in_groups(function: Callable[..., Any], size: int | None) -> Callable[..., Any]:
-    """Map `alone` over all agents, `size` in parallel, all if None.
+    """Map `function` over all agents, `size` in parallel, all if None.
 
     One by one, on a CPU, the bits do not depend on the number of agents.
     """
@@ -155,7 +155,7 @@ def map_in_groups(function: Callable[..., Any], size: int | None) -> Callable[..
 
 
 def even_group_size(agents: int, maximum: int) -> int:
-    """Return a group size of at most `most` that divides `agents` if a similar size does."""
+    """Return a group size of at most `maximum` that divides `agents` if a similar size does."""
     sizes = [size for size in range(maximum, maximum // 2, -1) if agents % size == 0]
     return sizes[0] if sizes else maximum
 

@@ -22,9 +22,9 @@ _compiled: set[str] = set()  # by this process, which need not wait again
 
 
 def compile_once(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call function(*given) in the first process alone, then in the others at once.
+    """Call function(*arguments) in the first process alone, then in the others at once.
 
-    `what` names the compiled programs, equal in all processes.
+    `name` identifies the compiled programs, equal in all processes.
     """
     folder = compilation_cache.cache_folder()
     if folder is None or fcntl is None or name in _compiled:

@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class AgentSharding:
-    """m agents over `parts` devices, `each` on every one, in order.
+    """m agents over `devices` devices, `places_per_device` on every one, in order.
 
     Remaining places at the end are copies of the last agent: they have its rows, draws and
     messages, so they stay equal to it, and no agent hears them.

@@ -12,8 +12,8 @@ from typing import Any
 SPARK_BARS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 16  # characters of a sparkline
 MIN_PAUSE = 2.0  # minimum seconds between plain lines of one run
-MEASURES = ("metric", "upper_loss", "local_loss", "consensus")  # shown if measured
 LOSSES = ("upper_loss", "local_loss")
+MEASURES = (*LOSSES, "metric", "consensus")  # shown if measured
 COLUMN_SPACING = 1  # spaces between columns of a table
 _in_use = threading.Lock()  # held by the active display: runs nested inside show nothing
 
@@ -54,14 +54,16 @@ class DisplayRow:
 
 
 def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
-    """Draw positive values as a line of bars, on a logarithmic scale."""
+    """Draw values as a line of bars, on a logarithmic scale if all are positive."""
     step = max(1, -(-len(values) // width))
-    logarithms = [math.log10(v) for v in values[::step] if v > 0 and math.isfinite(v)]
-    if not logarithms:
+    heights = [v for v in values[::step] if math.isfinite(v)]
+    if not heights:
         return ""
-    low, high = min(logarithms), max(logarithms)
+    if min(heights) > 0:
+        heights = [math.log10(v) for v in heights]
+    low, high = min(heights), max(heights)
     scale = (len(SPARK_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(SPARK_BARS[round((value - low) * scale)] for value in logarithms)
+    return "".join(SPARK_BARS[round((height - low) * scale)] for height in heights)
 
 
 class ProgressDisplay:
@@ -126,7 +128,7 @@ def _format_measure(entry: Mapping[str, float], names: Sequence[str], digits: in
 
 def _sparkline_value(entry: Mapping[str, float]) -> float:
     """Return the measure that the sparkline shows."""
-    return next((entry[name] for name in ("metric", *LOSSES) if name in entry), float("nan"))
+    return next((entry[name] for name in (*LOSSES, "metric") if name in entry), float("nan"))
 
 
 class QuietDisplay(ProgressDisplay):
@@ -136,9 +138,9 @@ class QuietDisplay(ProgressDisplay):
 class TableDisplay(ProgressDisplay):
     """Display with a table that is redrawn during the runs."""
 
-    COLUMNS = "run round metric loss consensus samples MB r/s left course".split()
+    COLUMNS = "run round loss metric consensus samples MB r/s left course".split()
     DROP_ORDER = (
-        "course consensus MB samples loss r/s metric left".split()
+        "course consensus MB samples metric r/s loss left".split()
     )  # first to be dropped first
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
@@ -170,8 +172,8 @@ class TableDisplay(ProgressDisplay):
         return [
             name,
             f"{last['round']:.0f}/{row.rounds}",
-            _format_measure(last, ["metric"], 3),
             _format_measure(last, LOSSES, 4),
+            _format_measure(last, ["metric"], 3),
             _format_measure(last, ["consensus"], 2),
             f"{last['samples']:,.0f}",
             f"{last['bytes'] / 1e6:,.3g}",
@@ -191,7 +193,8 @@ class NotebookDisplay(ProgressDisplay):
     def progress(self, name: str, entries: list[dict[str, float]]) -> None:
         super().progress(name, entries)
         row, last = self.rows[name], entries[-1]
-        names = [measure for measure in ("metric", *LOSSES) if measure in last][:2]
+        exact = "upper_loss" in last
+        names = [n for n in (*LOSSES, "metric") if n in last and not (exact and n == "local_loss")]
         loss = ", ".join(f"{measure.replace('_', ' ')} {last[measure]:.4g}" for measure in names)
         self.write(f"{name}: round {last['round']:.0f}/{row.rounds}, {loss} {row.time_left()}")
 

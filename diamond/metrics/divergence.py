@@ -22,7 +22,7 @@ NEED_SOLUTION = ("stationarity", "lower_error", "metric", "definition1", "upper_
 
 
 class Diverged(RuntimeError):
-    """Error of a run that diverged; `run` holds the last finite state and the history.
+    """Error of a run that diverged; `run` has its history, best point and last finite state.
 
     `rounds_made` counts the round that diverged.
     """

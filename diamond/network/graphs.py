@@ -231,7 +231,7 @@ def _draw_connected(
 
 
 def _check_size(name: str, value: int, minimum: int = 1) -> int:
-    """Return `value` as an int of at least `least`; the error names `name`."""
+    """Return `value` as an int of at least `minimum`; the error names `name`."""
     try:
         size = operator.index(value)
     except TypeError:

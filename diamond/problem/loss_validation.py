@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Literal
 
 from ..core.pytrees import Tree
 from ..hardware.captured_arrays import HOISTED_BYTES
@@ -15,6 +16,7 @@ from .loss_errors import explain_errors, shapes
 
 TOLERANCE = 1e-3  # relative difference between a loss and its average over single rows
 NETWORK_TOLERANCE = 3e-2  # the same for networks, which may compute in bfloat16
+DISTANCES = (0.1, 1e-4, 1e-7)  # of the probe from the start; the first with finite losses is used
 PROBE = 8  # rows used to compare a loss with the average over single rows
 
 
@@ -32,17 +34,6 @@ def check_losses(problem: Any) -> int:
                 f"init(key) gives {name}0 of shapes {forms(first)} with one key and "
                 f"{forms(second)} with another; every agent and seed needs the same shapes"
             )
-    # Probe near the start, not at the start: where y is 0, a sum and a mean may agree.
-    generator = np.random.default_rng(7)
-    perturb: Callable[[jax.Array], Any] = lambda a: (
-        np.asarray(a) + 0.1 * generator.normal(size=a.shape)
-    ).astype(a.dtype)
-    if problem.is_large:  # stays on the device
-        perturb = lambda a: (
-            a
-            + 0.1
-            * jax.random.normal(jax.random.key(int(generator.integers(2**31))), a.shape, a.dtype)
-        )
     checked = {"upper": (problem.upper, "valid"), "lower": (problem.lower, "train")}
     checked |= {
         f"metric {name!r}": (metric, problem.measured_part)
@@ -62,12 +53,15 @@ def check_losses(problem: Any) -> int:
         gradient = jax.grad(problem.lower, argnums=1)(x, y, first)
         return values_by_name, jax.tree.reduce(jnp.logical_or, jax.tree.map(jnp.any, gradient))
 
-    x, y = jax.tree.map(perturb, (x, y))
-    program = compile_fast()(evaluate)
+    program, start = compile_fast()(evaluate), (x, y)
     captured = program.captured_bytes(x, y, rows)
     program.captured = captured if captured >= HOISTED_BYTES else 0
-    with optimized_compilation(problem.is_large):
-        values_by_name, has_gradient = jax.device_get(program(x, y, rows))
+    for distance in DISTANCES:
+        x, y = _perturb(start, distance, problem.is_large)
+        with optimized_compilation(problem.is_large):
+            values_by_name, has_gradient = jax.device_get(program(x, y, rows))
+        if all(np.isfinite(values[0]).all() for values in values_by_name.values()):
+            break
     tolerance = TOLERANCE if problem.has_lower_solution else NETWORK_TOLERANCE
     for name, values in values_by_name.items():
         loss, part = checked[name]
@@ -78,7 +72,61 @@ def check_losses(problem: Any) -> int:
             "lower: its gradient in y is zero at a random point for every agent; it must depend "
             "on y (y_i* = argmin_y g_i is not defined otherwise)"
         )
+    if problem.lower is not None:
+        _check_coupling(problem, x, y, rows)
     return program.captured
+
+
+def _perturb(point: Tree, distance: float, is_large: bool) -> Tree:
+    """Return a point near the start, where a sum and a mean differ though y be 0 at the start.
+
+    Relative to the largest entry of an array if that is below 1, since x may be in small units.
+    """
+    generator = np.random.default_rng(7)
+
+    def perturb(a: jax.Array) -> Any:
+        if is_large:  # stays on the device
+            key = jax.random.key(int(generator.integers(2**31)))
+            return a + distance * jax.random.normal(key, a.shape, a.dtype)
+        scale = min(np.abs(a).max(initial=0.0), 1.0) or 1.0
+        return (np.asarray(a) + scale * distance * generator.normal(size=a.shape)).astype(a.dtype)
+
+    return jax.tree.map(perturb, point)
+
+
+def _check_coupling(problem: Any, x: Tree, y: Tree, rows: dict[str, Tree]) -> None:
+    """Reject levels that do not depend on each other, whatever the numbers are."""
+    first = {part: jax.tree.map(lambda a: a[0], values) for part, values in rows.items()}
+    if not _depends(problem.upper, 1, (x, y, first["valid"])):
+        raise ValueError(
+            "upper: it does not depend on y, so the lower level has no effect; use y in the upper "
+            "loss, or give lower=None"
+        )
+    if not _depends(jax.grad(problem.lower, argnums=1), 0, (x, y, first["train"])):
+        raise ValueError(
+            "lower: its gradient in y does not depend on x, so y* is the same for every x; let x "
+            "act on y there, or give lower=None"
+        )
+
+
+def _depends(function: Callable[..., Any], argument: int, arguments: tuple[Tree, ...]) -> bool:
+    """Return whether the traced function computes its output from an argument."""
+    program = jax.make_jaxpr(function)(*arguments).jaxpr
+    is_argument = [i == argument for i, tree in enumerate(arguments) for _ in jax.tree.leaves(tree)]
+    return any(_dependent_outputs(program, is_argument))
+
+
+def _dependent_outputs(program: Any, inputs: Sequence[bool]) -> list[bool]:
+    """Return which outputs of a traced program are computed from these inputs."""
+    dependent = {variable for variable, is_input in zip(program.invars, inputs) if is_input}
+    depends = lambda v: not isinstance(v, Literal) and v in dependent
+    for equation in program.eqns:
+        inner, inputs = equation.params.get("jaxpr"), [depends(v) for v in equation.invars]
+        outputs = [any(inputs)] * len(equation.outvars)
+        if equation.primitive.name in ("jit", "pjit") and any(inputs):
+            outputs = _dependent_outputs(inner.jaxpr, inputs)
+        dependent |= {v for v, is_output in zip(equation.outvars, outputs) if is_output}
+    return [depends(v) for v in program.outvars]
 
 
 def _probe_rows(problem: Any, part: str) -> Tree:

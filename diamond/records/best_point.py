@@ -1,6 +1,6 @@
-"""Best point of a run: the evaluated point with the smallest upper loss."""
+"""Best point of a run: the evaluated point with the smallest upper loss, which is its answer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,15 +8,16 @@ import numpy as np
 from ..core import pytrees
 from ..core.pytrees import Tree
 
-LOSS_MEASURES = ("upper_loss", "local_loss")  # the first one that a run measures is used
+MOST_BYTES = 2**33  # of x and y of all agents: a second copy of larger ones is not stored
+SMALL_RISE = 1e-3  # of the whole decrease: a smaller rise is no worse
 PREFIX = ".best"  # prefix of the arrays in a checkpoint
 
 
 class BestPoint(NamedTuple):
-    """Best point: `upper_loss` is l(xbar), x and y are those of all agents, agents first.
+    """Best point: the smallest finite `upper_loss`, at the mean of x; of equals, the later one.
 
-    If a run measures no upper loss, the smallest `local_loss` is used. A run that rolled back may
-    have passed its best point in the rounds that it discarded.
+    x and y are those of all agents, agents first. A run that rolled back may have passed its best
+    point in the rounds that it discarded.
     """
 
     round: int
@@ -26,16 +27,47 @@ class BestPoint(NamedTuple):
 
 
 def better_point(
-    best: BestPoint | None, entry: Mapping[str, float], x: Tree, y: Tree
+    best: BestPoint | None,
+    entry: Mapping[str, float],
+    point: Callable[[], tuple[Tree, Tree]],
 ) -> BestPoint | None:
-    """Return the better of the best point so far and a new evaluation; of equals, the earlier.
+    """Return the better of the best point so far and the evaluation `entry` of x and y at `point`.
 
     Nothing is copied, since x and y are never modified.
     """
-    value = next((entry[name] for name in LOSS_MEASURES if name in entry), np.nan)
-    if np.isnan(value) or (best is not None and best.upper_loss <= value):
+    value = entry.get("upper_loss", np.nan)
+    if not np.isfinite(value) or (best is not None and best.upper_loss < value):
         return best
-    return BestPoint(int(entry["round"]), value, x, y)
+    return BestPoint(int(entry["round"]), value, *point())
+
+
+def describe_answer(
+    best: BestPoint | None, entries: Sequence[Mapping[str, float]], reason: str = ""
+) -> str:
+    """Say which round x and y are of; "" if that of the last evaluation is the best.
+
+    Args:
+        best: the best point, if there is one.
+        entries: the evaluations.
+        reason: why no best point is stored, if that is so for every evaluation.
+    """
+    last, loss = entries[-1], entries[-1].get("upper_loss")
+    if loss is None:
+        reason = "the upper loss is not measured"
+    if best is None or loss is None:
+        reason = reason or "the upper loss was never a number"
+        return f"{reason}, so x and y are of the last round"
+    if best.upper_loss == loss:
+        return ""
+    answer = f"x and y are of round {best.round}, with an upper loss of {best.upper_loss:.4g}"
+    if not np.isfinite(loss):
+        return f"the upper loss of round {last['round']:.0f} is not a number; {answer}"
+    start = next(entry["upper_loss"] for entry in entries if np.isfinite(entry["upper_loss"]))
+    if loss - best.upper_loss <= SMALL_RISE * (start - best.upper_loss):
+        return f"x and y are of round {best.round}, where the upper loss is smallest"
+    worse = "no round is better than the start" if best.round == 0 else "the upper loss got worse"
+    after = f" after round {best.round}" if best.round else ""
+    return f"{worse}{after} ({loss:.4g} in round {last['round']:.0f}); {answer}"
 
 
 def to_arrays(best_point: BestPoint | None) -> dict[str, Any]:

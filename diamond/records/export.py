@@ -18,24 +18,28 @@ PATH_PARTS = re.compile(r"\w+")
 
 
 def export_solution(run: StoredRun, kind: str, out: Path | None = None) -> list[Path]:
-    """Export x, y and the best point of a run as files; return their paths.
+    """Export x and y of a run's best and last evaluation as files; return their paths.
 
-    NPZ: `x`, `y`, `best/x`, `best/y`, or `x/w` and so on if they have several arrays, agents first,
-    and `history/NAME`. safetensors: the same without the history. CSV, in a folder: x.csv and y.csv
-    with one line per entry and one column per agent, and history.csv.
+    NPZ: "x" and "y" of the best evaluation, "last/x" and "last/y" of the last one, or "x/w" and so
+    on if they have several arrays, agents first, and "history/NAME". Without a best evaluation, x
+    and y are the last ones. safetensors: the same without the history. CSV, in a folder: x.csv and
+    y.csv with one line per entry and one column per agent, and history.csv.
     """
     return FORMATS[kind](run, out)
 
 
 def solution_arrays(run: StoredRun) -> dict[str, np.ndarray]:
-    """Return x, y and the best point of the newest checkpoint by names such as "x/w/0"."""
-    arrays = {}
+    """Return x and y of the newest checkpoint by names such as "x/w/0" and "last/x/w/0"."""
+    best: dict[str, np.ndarray] = {}
+    last: dict[str, np.ndarray] = {}
     for name, leaf in checkpoint.load_newest(run.path / "checkpoint").arrays.items():
         if match := SOLUTION_LEAF.fullmatch(name):
-            prefix = [] if match["of"] == ".state" else ["best"]
-            key = "/".join([*prefix, match["level"], *PATH_PARTS.findall(match["leaf"])])
+            key = "/".join([match["level"], *PATH_PARTS.findall(match["leaf"])])
+            arrays = last if match["of"] == ".state" else best
             arrays[key] = leaf[None] if "site" in run.manifest else leaf
-    return arrays
+    if not best or "upper_loss" not in run.last_evaluation:
+        return last
+    return best | {f"last/{name}": leaf for name, leaf in last.items()}
 
 
 def _npz(run: StoredRun, out: Path | None) -> list[Path]:

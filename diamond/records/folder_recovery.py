@@ -79,7 +79,7 @@ def _choose_checkpoint(
     lines: list[dict[str, Any]],
     plan: RecoveryPlan,
 ) -> RecoveryPlan:
-    """Return `found` with the checkpoint to resume from, and its lines."""
+    """Return `plan` with the checkpoint to resume from, and its lines."""
     if not complete:
         return plan
     for candidate in complete:
@@ -120,7 +120,7 @@ def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def repair_folder(path: Path, plan: RecoveryPlan) -> None:
-    """Set damaged files aside, and keep only the lines in `found`.
+    """Set damaged files aside, and keep only the lines in `plan`.
 
     If lines are dropped because of damage, a copy of the file is set aside as well.
     """

@@ -61,7 +61,7 @@ class Writer:
         return self._earlier_seconds + time.monotonic() - self._start_time
 
     def begin(self, manifest: dict[str, Any], config: str, clear: bool = True) -> None:
-        """Start the run; if `anew` is true, remove everything of an earlier attempt."""
+        """Start the run; if `clear` is true, remove everything of an earlier attempt."""
         checkpoint.replace_file(self.path / "config.toml", config.encode(), durable=False)
         self.update_manifest(**manifest, config=content_digest(config.encode()))
         if not clear:

@@ -14,6 +14,7 @@ TableRow = dict[str, Any]
 IDENTITY_COLUMNS = ("run", "algorithm", "network", "seed", "status", "round")
 LINK_COLUMNS = ("network_seconds", "joules")  # only if the network has links
 COST_COLUMNS = ("samples", "gradients", "hvps", "jvps", "bytes", "seconds", *LINK_COLUMNS)
+LEADING_MEASURES = ("upper_loss", "metric")  # a small metric may be that of a poor point
 OMITTED_COLUMNS = ("agents", "round", "curvature", "solver_error", "definition1")
 LATEX_ESCAPES = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX_ESCAPES |= {c: "\\" + c for c in "&%$#_{}"}
@@ -78,9 +79,8 @@ def make_row(name: str, manifest: dict[str, Any], last: dict[str, Any]) -> Table
         "status": manifest["status"],
         "round": last.get("round", 0),
     }
-    measures = {
-        key: value for key, value in last.items() if key not in (*OMITTED_COLUMNS, *COST_COLUMNS)
-    }
+    names = dict.fromkeys([name for name in LEADING_MEASURES if name in last]) | last
+    measures = {name: last[name] for name in names if name not in (*OMITTED_COLUMNS, *COST_COLUMNS)}
     costs = {key: last[key] for key in COST_COLUMNS if key in last}
     return identity | measures | costs | {"digest": manifest.get("digest", "")}
 

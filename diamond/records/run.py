@@ -10,9 +10,14 @@ from .run_data import RunData
 
 @dataclass(frozen=True, repr=False)
 class Run(RunData):
-    """Result of a run: final iterates, measurements and costs.
+    """Result of a run: its answer, measurements and costs.
+
+    `x` and `y` are those of `best`, the evaluation with the smallest upper loss. If `best` is None,
+    they are those of the last round, and `message` says why.
 
     Attributes:
+        last_x: x of all agents after the last round, from which a resumed run continues.
+        last_y: y of all agents after the last round.
         history: One entry per evaluation, round 0 included: `round`; the measures of
             `diamond.metrics.exact_measures`; `samples`, `gradients`, `hvps`, `jvps` (oracle
             calls in rows, mean over the agents); `bytes` (sent over all edges, both ways);
@@ -24,9 +29,11 @@ class Run(RunData):
         costs: Final counts of every agent.
         traffic: Bytes sent over each edge, both ways together.
         resolved: Numbers that the run estimated (L_g, ...).
-        best: Evaluated point with the smallest upper loss; None for runs batched into one program.
+        best: Evaluated point with the smallest upper loss (`diamond.records.best_point`). None if
+            the upper loss is not measured or never finite, if x and y are too large to be stored
+            twice, and in a private run.
         status: "finished" or "diverged".
-        message: Reason of an early end.
+        message: Reason of an early end, and the round of x and y if it is not the last.
         config: Requested settings.
         problem: Problem of the run; None if `diamond.load` cannot rebuild it.
         snapshot: State that `simulate(..., resume=run)` continues from; None if the run cannot be
@@ -79,6 +86,6 @@ class Run(RunData):
 
     def __repr__(self) -> str:
         last: dict[str, Any] = {k: v[-1] for k, v in self.history.items()}
-        measures = [name for name in ("metric", "upper_loss", "local_loss") if name in last][:2]
+        measures = [name for name in ("upper_loss", "metric", "local_loss") if name in last][:2]
         summary = ", ".join(f"{name} {last[name]:.4g}" for name in measures)
         return f"<Run: {self.rounds} rounds of {self.network.agents} agents, {summary}>"

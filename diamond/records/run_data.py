@@ -20,8 +20,8 @@ from .snapshot import Snapshot
 class RunData:
     """Fields of a `Run`, which documents them; they are written into a folder."""
 
-    x: Tree
-    y: Tree
+    last_x: Tree
+    last_y: Tree
     history: dict[str, np.ndarray]
     per_agent: dict[str, np.ndarray]
     state: State
@@ -42,6 +42,16 @@ class RunData:
     turns: tuple[int | None, ...] = ()  # exchanges of a round that send messages
     snapshot: Snapshot | None = None
     inputs: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def x(self) -> Tree:
+        """Return x of all agents at the best evaluation; `last_x` if none is stored."""
+        return self.last_x if self.best is None else self.best.x
+
+    @property
+    def y(self) -> Tree:
+        """Return y of all agents at the best evaluation; `last_y` if none is stored."""
+        return self.last_y if self.best is None else self.best.y
 
     @cached_property
     def lost_messages(self) -> dict[tuple[int, int], MessageCounts]:

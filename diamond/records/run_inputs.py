@@ -71,7 +71,7 @@ def describe_network(network: Network) -> Description:
 
 
 def check_same(saved: Mapping[str, Any], network: Network, algorithm: Algorithm) -> None:
-    """Refuse to resume the run that `before` describes on another network or by another method.
+    """Refuse to resume the run that `saved` describes on another network or by another method.
 
     A run saved without a description is accepted.
     """

@@ -23,7 +23,7 @@ def save_run(
 ) -> Path:
     """Write `run` into the folder `path`, with its initial manifest."""
     with Writer(path) as writer:
-        writer.begin(manifest, _config(manifest))
+        writer.begin(manifest, _config(manifest, run.config.get("description", "")))
         for line in history_lines(run):
             writer.metrics.append({k: v for k, v in line.items() if k != "agents"}, line["agents"])
         saved_lines = writer.metrics.lines()
@@ -39,7 +39,7 @@ def save_run(
             }
             arrays, notes = arrays | best_point.to_arrays(run.best), {}
         checkpoint.save(writer.checkpoints, run.rounds, arrays, notes)
-        trajectory = digest_trajectory(saved_lines, run.x, run.y)
+        trajectory = digest_trajectory(saved_lines, run.last_x, run.last_y)
         writer.update_manifest(**final_fields(run, run.status, run.message, seconds, trajectory))
     return path
 
@@ -83,10 +83,11 @@ def history_lines(run: RunData) -> list[dict[str, Any]]:
     ]
 
 
-def _config(manifest: dict[str, Any]) -> str:
+def _config(manifest: dict[str, Any], description: str) -> str:
     """Format the config.toml of a run made in Python: a file cannot name a Python object."""
     import tomli_w
 
     scalars = {name: manifest[name] for name in ("name", "rounds", "every", "seed", "sampling")}
+    scalars |= {"description": description} if description else {}
     note = "# Made in Python; manifest.json describes the run.\n"
     return note + tomli_w.dumps(scalars)

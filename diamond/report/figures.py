@@ -13,7 +13,7 @@ from .groups import group_runs
 from .report_payload import MEASURES, list_axes, round_number
 
 COUNT_COLUMNS = ("agents", "round", "samples", "gradients", "hvps", "jvps", "bytes", "seconds")
-PREFERRED_MEASURES = ("metric", "upper_loss", "local_loss")  # the first two measured ones are shown
+PREFERRED_MEASURES = ("upper_loss", "metric", "local_loss")  # the first two measured ones are shown
 CUTOFF_FACTORS = {
     "metric": 1e4,
     "upper_loss": 2.0,
@@ -36,7 +36,7 @@ def draw_convergence(
     relative_to: str | None = None,
     formats: Sequence[Format] = ("png", "pdf"),
 ) -> list[Path]:
-    """Draw the metric and the upper loss of all runs against rounds and costs.
+    """Draw the upper loss and the metric of all runs against rounds and costs.
 
     Seeds are drawn as their median and range.
 
@@ -158,7 +158,7 @@ def _draw_panel(
 
 
 def _cut_outliers(curves: list[Curve], factor: float) -> list[Curve]:
-    """Cut values beyond `times` the start, since one bad run would hide the others."""
+    """Cut values beyond `factor` times the start, since one bad run would hide the others."""
     start = max((abs(float(curve["y"][0])) for curve in curves if len(curve["y"])), default=0.0)
     below = lambda values: np.where(values <= factor * start, values, np.nan)
     return [{k: v if k == "x" else below(v) for k, v in curve.items()} for curve in curves]

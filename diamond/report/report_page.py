@@ -57,7 +57,7 @@ def fill_template(
     parts: dict[str, str],
     live: bool = False,
 ) -> str:
-    """Fill the template with the numbers `found`, which have a title, and the joined scripts.
+    """Fill the template with the numbers `data`, which have a title, and the joined scripts.
 
     The page runs Plotly and its own script only.
     """

@@ -23,8 +23,8 @@ LINK_AXES = {  # in addition, for networks with links
     "joules": "joules of sending",
 }
 MEASURES = {
-    "metric": "metric, eq. (11)",
     "upper_loss": "upper loss \u2113(x\u0304)",
+    "metric": "metric, eq. (11)",
     "stationarity": "stationarity \u2016\u2207\u2113(x\u0304)\u2016\u00b2",
     "consensus": "consensus error \u03a3\u1d62\u2016x\u1d62 \u2212 x\u0304\u2016\u00b2",
     "lower_error": "lower error \u03a3\u1d62\u2016y\u1d62* \u2212 y\u1d62\u2016\u00b2",

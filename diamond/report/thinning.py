@@ -15,7 +15,7 @@ USEFUL_FRAMES = 10  # useful number of evaluations of a run's agents
 
 @dataclass(frozen=True)
 class Thinning:
-    """Every `step`-th evaluation for curves, every `pause`-th for agents of `detailed` runs.
+    """Every `step`-th evaluation for curves, every `agent_step`-th for agents of `detailed_runs`.
 
     The steps are the same for all runs, so that runs of one experiment keep the same rounds.
     """

@@ -63,7 +63,7 @@ def write_figure_files(
     trials_by_line: dict[paper_figures.FigureLine, list[paper_figures.Trial]],
     folder: Path,
 ) -> list[Path]:
-    """Write figure, table and all numbers into `place`."""
+    """Write figure, table and all numbers into `folder`."""
     rows = paper_figures.summarize_lines(trials_by_line)
     paths = [folder / f"{figure}-{kind}.{ending}" for ending in ("png", "pdf")]
     figure_drawing.draw_figure(figure, trials_by_line, paths)

@@ -117,7 +117,7 @@ class SitesDemo:
         problem = meta_learning(*self.rows)
         run = simulate(problem, *inputs, federation.seed, federation.rounds, federation.sampling)
         ends, differences = [self._final_arrays(site) for site in SITES], []
-        for name, expected in pytrees.named_leaves(DemoPoint(run.x, run.y)).items():
+        for name, expected in pytrees.named_leaves(DemoPoint(run.last_x, run.last_y)).items():
             values = np.stack([end[f".state{name}"] for end in ends])
             differences.append(np.abs(values - expected).max() / np.abs(expected).max())
         return float(max(differences))

@@ -31,7 +31,10 @@ def make_schedules(numbers: Mapping[str, float], names: Iterable[str]) -> dict[s
 
 
 def scale_schedule(schedule: Any, factor: float, max_first_value: float = math.inf) -> Any:
-    """Multiply a number or a schedule by `factor`, rounded; its first value is at most `most`."""
+    """Multiply a number or a schedule by `factor`, rounded.
+
+    Its first value is at most `max_first_value`.
+    """
     if max_first_value < math.inf:
         factor = min(factor, max_first_value / first_value(schedule))
     rounded = lambda value: float(f"{value * factor:.{DIGITS}g}")

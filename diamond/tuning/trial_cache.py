@@ -26,7 +26,7 @@ TRIALS_PER_WRITE = {"cpu": 1}  # trials between two writes; an accelerator takes
 
 
 class TrialRequest(NamedTuple):
-    """A trial to run, or to read from the cache by `about`."""
+    """A trial to run, or to read from the cache by `cache_description`."""
 
     algorithm: Algorithm
     seed: int

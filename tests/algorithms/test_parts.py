@@ -305,8 +305,8 @@ def test_steps_that_choose_themselves_make_progress_unattended(method, lower_lev
     skip_measures(monkeypatch)
     q = quad(lower_level=lower_level, rows=16, noise=0.3)
     run = diamond.simulate(q, ring(4), method, 150, every=150)
-    x, mean = np.asarray(run.x), np.asarray(run.x).mean(0)
+    x, mean = np.asarray(run.last_x), np.asarray(run.last_x).mean(0)
     assert q.gradient(mean / 2) @ mean < 0  # l(mean) - l(0), of a quadratic
-    y = 0.0 if run.y is None else np.asarray(run.y)
+    y = 0.0 if run.last_y is None else np.asarray(run.last_y)
     assert metric(q, x, y) < metric(q, np.zeros_like(x), np.zeros_like(y))
     assert "shrunk" not in run.resolved and run.history["alpha"][-1] > 0

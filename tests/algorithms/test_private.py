@@ -231,7 +231,8 @@ def test_without_clipping_and_noise_a_full_sample_is_the_method_itself(name):
     private = diamond.private(algorithm, math.inf, clip=1e6, noise_multiplier=0.0)
     problem, network = single(agents=AGENTS), diamond.network.ring(AGENTS)
     runs = [diamond.simulate(problem, network, a, 30, progress=False) for a in (algorithm, private)]
-    np.testing.assert_allclose(runs[0].x, runs[1].x, rtol=2e-4, atol=1e-5)
+    np.testing.assert_allclose(runs[0].last_x, runs[1].last_x, rtol=2e-4, atol=1e-5)
+    assert runs[1].best is None and "a private run does not choose" in runs[1].message
 
 
 def test_after_the_rounds_of_the_budget_no_row_is_used():

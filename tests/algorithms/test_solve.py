@@ -1,5 +1,7 @@
 """The method that learns its step sizes: where it ends, its rule, its local work, its costs."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,8 @@ from diamond.algorithms.solve import solve
 from diamond.auto import local_solver, step_rule
 from diamond.auto.step_rule import StepInputs, initial_scalars, propose_step
 from diamond.core.sampling import Sample
+from diamond.engine.many_runs import simulate_seeds
+from diamond.engine.solve_problem import _plateau
 from diamond.problem import Problem
 
 
@@ -194,7 +198,7 @@ def test_resumed_it_ends_in_the_same_bits():
     whole = diamond.simulate(*given, 20, every=10)
     half = diamond.simulate(*given, 10, every=10)
     again = diamond.simulate(*given, 20, every=10, resume=half.snapshot)
-    np.testing.assert_array_equal(again.x, whole.x)
+    np.testing.assert_array_equal(again.last_x, whole.last_x)
     np.testing.assert_array_equal(again.history["gradients"], whole.history["gradients"])
 
 
@@ -202,6 +206,7 @@ def test_one_call_chooses_everything():
     given = quad(noise=0.1)
     run = diamond.solve(given, ring(4))
     assert gap(given, run) < 0.1 and "has fallen by" in run.message
+    assert run.message.startswith("converged by round")
     assert "mini-batches of 2 rows, for 4 agents on ring(4)" in run.description
     short = diamond.solve(given, ring(4), calls=500)
     assert short.message.startswith("stopped at round") and "calls" in short.message
@@ -217,3 +222,83 @@ def test_one_agent_needs_no_network():
     assert run.rounds == 5 and "one agent" in run.description
     with pytest.raises(ValueError, match=r"4 agents, which need a network.*ring\(4\)"):
         diamond.solve(quad())
+
+
+def test_wrong_arguments_are_those_of_solve_and_a_name_is_a_method(tmp_path):
+    for wrong, meant in {"round": "rounds", "bacth": "batch", "devises": "devices"}.items():
+        with pytest.raises(
+            TypeError, match=f"solve has no argument '{wrong}'; did you mean {meant}"
+        ):
+            diamond.solve(quad(), ring(4), **{wrong: 3})
+    with pytest.raises(ValueError, match="no algorithm 'gtsgd'; did you mean gt_sgd"):
+        diamond.solve(quad(), ring(4), algorithm="gtsgd")
+    run = diamond.solve(quad(), ring(4), algorithm="GT-SGD", rounds=2, batch=3)
+    assert run.config["algorithm"]["batch"] == 3 and "given by the user" in run.description
+    loaded = diamond.load(run.save(tmp_path / "run"), quad())
+    assert loaded.description == run.description
+
+
+def history_run(loss, stationarity=None, rounds=None):
+    """A run with this history of upper losses, and none of rollbacks."""
+    rounds = rounds or [2**i for i in range(len(loss))]
+    history = {"round": np.array(rounds), "upper_loss": np.array(loss, float)}
+    if stationarity is not None:
+        history["stationarity"] = np.array(stationarity, float)
+    return SimpleNamespace(rounds=rounds[-1], history=history)
+
+
+def test_only_a_minimum_with_a_small_gradient_is_called_converged():
+    flat, rises = [9, 3, 2, 1, 1, 1], [9, 1, 2, 3, 3, 3]
+    small, large = [1, 0.1, 0.1, 1e-5, 1e-5, 1e-5], [1.0] * 6
+    assert _plateau(history_run(flat, small), 0).startswith("converged by round 32")
+    for case in ((flat, large), (flat, None), (rises, small), ([1, 2, 3, 4, 5, 6], small)):
+        assert _plateau(history_run(*case), 0).startswith("stopped early at round 32")
+    assert _plateau(history_run([9, 3, 2, 1, np.nan, np.nan], small), 0).startswith("stopped early")
+    assert _plateau(history_run([9, 8, 7, 6, 5, 4], small), 0) == ""
+
+
+def test_minima_before_a_rollback_end_no_run():
+    """The loss falls after the rollback in round 16, though it was lower before."""
+    run = history_run([9, 1, 5, 5, 5, 3])
+    assert _plateau(run, 0) and _plateau(run, 16) == "" == _plateau(run, 32)
+
+
+def test_the_answer_is_the_best_evaluation_of_a_run_that_gets_worse(tmp_path):
+    """Steps that are too long: x swings away from the minimizer, finite for a while."""
+    method = diamond.dsgd(1.2, 0.3, batch=4, hypergradient=diamond.hypergradient.exact())
+    given = quad(noise=0.0)
+    run = diamond.simulate(given, ring(4), method, 12, every=1)
+    losses = run.history["upper_loss"]
+    at = int(losses.argmin())
+    assert at < 12 and losses[-1] > losses[at]
+    assert f"x and y are of round {at}, with an upper loss of {losses[at]:.4g}" in run.message
+    again = diamond.simulate(given, ring(4), method, at, every=1)
+    np.testing.assert_array_equal(run.x, again.last_x)
+    np.testing.assert_array_equal(run.y, again.last_y)
+    assert np.abs(np.asarray(run.last_x) - run.x).max() > 0
+    loaded = diamond.load(run.save(tmp_path / "run"), given)
+    np.testing.assert_array_equal(loaded.x, run.x)
+    np.testing.assert_array_equal(loaded.last_x, run.last_x)
+    assert loaded.message == run.message
+    longer = diamond.simulate(given, ring(4), method, 13, every=1, resume=loaded)
+    whole = diamond.simulate(given, ring(4), method, 13, every=1)
+    np.testing.assert_array_equal(longer.last_x, whole.last_x)
+    (lane,) = simulate_seeds([0], given, ring(4), method, 12, every=1)
+    np.testing.assert_allclose(lane.x, run.x, rtol=1e-8)
+    assert lane.best.round == at and lane.message == run.message
+
+
+def test_newton_steps_reach_the_minimizer_of_a_smoothed_absolute_value():
+    """Without a line search they cycle: the curvature is that of the kink, or none."""
+    rows = [{"a": np.ones(4)}]
+    smooth = lambda y: jnp.sqrt(y**2 + 1e-4)
+    lower = lambda x, y, r: jnp.mean(r["a"]) * jnp.sum(smooth(y - x) + 1e-3 * y**2)
+    upper = lambda x, y, r: jnp.mean(r["a"]) * jnp.sum(y**2)
+    problem = Problem(upper, lower, lambda key: (jnp.ones(2), jnp.zeros(2)), rows, rows)
+    own = problem.objectives(4).for_agent(0)
+    x, y = problem.start(0)
+    limits = local_solver.LocalLimits(20, 1e-3, 1e-6)
+    start = y + jnp.array([0.9, 0.2])
+    result = local_solver.solve_locally(own, x, start, y, Sample(0, 0, 0, None, None), 64, limits)
+    slope = jax.grad(own.g, 1)(x, result.y, None)
+    assert np.linalg.norm(slope) < 1e-3 * float(result.reference)

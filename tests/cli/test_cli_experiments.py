@@ -226,9 +226,11 @@ def test_the_live_table_has_a_row_a_run():
     assert board.cells("a", board.rows["a"])[1].startswith("starting")
     assert board.cells("b", board.rows["b"]) == ["b", "waiting"]
     board.progress("a", [entry | {"round": 0}])
-    board.progress("a", [entry | {"round": 0}, entry | {"round": 50, "metric": 0.01}])
+    board.progress(
+        "a", [entry | {"round": 0}, entry | {"round": 50, "metric": 0.01, "upper_loss": 0.4}]
+    )
     *seen, pace, left, course = board.cells("a", board.rows["a"])
-    assert seen == ["a", "50/100", "0.01", "0.5", "0.1", "64", "2"]
+    assert seen == ["a", "50/100", "0.4", "0.01", "0.1", "64", "2"]
     assert float(pace.replace(",", "")) > 0 and left.endswith("s") and course == "█▁"
     board.end("a", {"status": "finished"})
     assert board.cells("a", board.rows["a"])[8] == "finished"
@@ -237,7 +239,8 @@ def test_the_live_table_has_a_row_a_run():
 def test_sparklines_are_logarithmic_and_bounded():
     assert progress.sparkline([1000, 100, 10, 1]) == "█▆▃▁"
     assert progress.sparkline([1.0, 1.0]) == "▁▁"
-    assert progress.sparkline([0.0, float("nan"), float("inf")]) == ""
+    assert progress.sparkline([float("nan"), float("inf")]) == ""
+    assert progress.sparkline([-1.0, 0.0, 1.0]) == "▁▅█"  # linear
     assert len(progress.sparkline(range(1, 1000))) <= progress.SPARK_WIDTH
 
 

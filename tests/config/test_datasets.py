@@ -58,6 +58,17 @@ def recorded(experiment, here):
 FILES = [f"{city}.csv" for city in CITIES]
 
 
+@pytest.mark.parametrize("kind", ["hyperparameter", "support_vectors"])
+def test_entries_of_y_have_the_names_of_features_and_classes(here, kind):
+    (here / "named.csv").write_text("age,dose,ill\n" + "1,2,no\n2,1,yes\n3,1,no\n" * 4)
+    given = {"kind": kind, "dataset": "named.csv", "label": "ill", "agents": 1}
+    _, made = problem(here, **given)
+    weights = made.y_names["" if kind == "hyperparameter" else "['w']"]
+    assert weights == [["age, no", "age, yes"], ["dose, no", "dose, yes"]]
+    if kind == "support_vectors":
+        assert made.y_names["['b']"] == ["intercept, no", "intercept, yes"]
+
+
 @pytest.mark.parametrize("dataset, sizes", [
     (FILES, list(CITIES.values())),
     ("*st.csv", [30, 10]),

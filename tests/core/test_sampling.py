@@ -78,7 +78,7 @@ def test_draws_are_not_correlated_within_or_between_rounds(agent):
 def numbered(counts):
     """Rows that say whose they are and which one: agent * 100 + row."""
     part = [np.arange(n) + 100.0 * i for i, n in enumerate(counts)]
-    loss = lambda x, y, rows: jnp.mean(rows) * x + (y - jnp.mean(rows)) * y
+    loss = lambda x, y, rows: jnp.mean(rows) * x + (y + x - jnp.mean(rows)) * y
     return Problem(loss, loss, lambda key: (1.0, 1.0), part, part)
 
 

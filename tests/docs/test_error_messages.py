@@ -27,7 +27,7 @@ ROWS = {"a": np.arange(24.0).reshape(12, 2) / 24, "b": np.ones(12)}
 
 
 def square(x, y, rows):
-    return jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
+    return jnp.mean((rows["a"] @ y - rows["b"]) ** 2) + 0.0 * jnp.sum(x) * jnp.sum(y)
 
 
 def problem(upper=square, lower=square, agents=1, **parts):
@@ -56,7 +56,7 @@ def leaking():
 
 def flat():
     """A lower level with no minimum."""
-    slope = lambda x, y, rows: jnp.mean(rows["b"]) * jnp.sum(y + 0 * x)
+    slope = lambda x, y, rows: jnp.mean(rows["b"]) * jnp.sum(y * (1 + 0 * x))
     diamond.simulate(problem(lower=slope), diamond.network.complete(1), steps(alpha=0.0), 0)
 
 
@@ -76,8 +76,9 @@ def stale():
     """One coefficient fitted to rows that differ; eta forgets nothing, and y is y* throughout."""
     random = np.random.default_rng(0)
     site = lambda: {"a": random.uniform(0.2, 2, 12), "b": random.normal(size=12) + 1}
-    fit = lambda x, y, rows: jnp.mean((rows["a"] * x[0] - rows["b"]) ** 2)
-    fixed = lambda x, y, rows: jnp.mean(rows["a"] ** 0) * jnp.sum((y - 1) ** 2)
+    none = lambda x, y: 0.0 * x[0] * y[0]
+    fit = lambda x, y, rows: jnp.mean((rows["a"] * x[0] - rows["b"]) ** 2) + none(x, y)
+    fixed = lambda x, y, rows: jnp.mean(rows["a"] ** 0) * jnp.sum((y - 1) ** 2) + none(x, y)
     start = lambda key: (jnp.zeros(1), jnp.ones(1))
     made = diamond.Problem(fit, fixed, start, [site()], [site()])
     chain = diamond.hypergradient.neumann(3, 9.0)
@@ -175,6 +176,9 @@ PROVOKED = {
         lambda x, y, rows: jnp.log(-1 - square(x, y, rows))
     ),
     "A lower level without y": lambda: problem(lower=lambda x, y, rows: jnp.mean(rows["a"] @ x)),
+    "Levels that do not depend on each other": lambda: problem(
+        lower=lambda x, y, rows: jnp.mean((rows["a"] @ y) ** 2)
+    ),
     "An agent without rows": lambda: problem(train=[ROWS, rows([])], valid=[ROWS] * 2),
     "Rows that are not finite": lambda: problem(train=[rows([[0, 1], [1, 2], [np.nan, 3]])]),
     "Problem and network differ": lambda: diamond.simulate(

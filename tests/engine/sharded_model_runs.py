@@ -14,7 +14,9 @@ from tests.problem.test_networks_below import network_problem
 
 
 def largest_difference(a, b):
-    pairs = zip(jax.tree.leaves((a.x, a.y)), jax.tree.leaves((b.x, b.y)), strict=True)
+    pairs = zip(
+        jax.tree.leaves((a.last_x, a.last_y)), jax.tree.leaves((b.last_x, b.last_y)), strict=True
+    )
     return max(float(np.abs(np.asarray(u) - np.asarray(v)).max()) for u, v in pairs)
 
 
@@ -32,11 +34,11 @@ def main() -> None:
     for name, shard in {"size": "size", "specs": rule}.items():
         run = diamond.simulate(problem, network, algorithm, 8, every=4, shard=shard)
         losses = np.abs(run.history["upper_loss"] - one.history["upper_loss"]).max()
-        part = run.y["w"].addressable_shards[0].data.shape
+        part = run.last_y["w"].addressable_shards[0].data.shape
         state = {
             str(leaf.sharding.spec)
             for leaf in jax.tree.leaves(run.state)
-            if leaf.shape == run.y["w"].shape
+            if leaf.shape == run.last_y["w"].shape
         }
         results[name] = {
             "difference": largest_difference(one, run),

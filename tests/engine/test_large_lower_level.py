@@ -33,7 +33,7 @@ def large(monkeypatch):
 
 
 def leaves(run):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves((run.x, run.y, run.state))]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves((run.last_x, run.last_y, run.state))]
 
 
 def test_overwritten_states_give_the_same_bits(monkeypatch):
@@ -65,7 +65,7 @@ def test_best_point_is_on_the_host_and_stays_valid(large):
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves((run.best.x, run.best.y)))
     index = int(np.argmin(run.history["upper_loss"]))
     again = diamond.simulate(large, NETWORK, ALGORITHM, int(run.history["round"][index]))
-    for a, b in zip(jax.tree.leaves(run.best.y), jax.tree.leaves(again.y), strict=True):
+    for a, b in zip(jax.tree.leaves(run.best.y), jax.tree.leaves(again.last_y), strict=True):
         np.testing.assert_array_equal(a, b)
 
 

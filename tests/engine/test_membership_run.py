@@ -77,7 +77,7 @@ def test_gossip_equals_the_run_written_out():
     x, *_ = written_out(data, "gossip")
     algorithm = diamond.compose("gradient", "full", "gossip", alpha=ALPHA, lower_level="none")
     run = diamond.simulate(problem, CHANGES, algorithm, ROUNDS, measure="cheap")
-    np.testing.assert_allclose(run.x, x, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(run.last_x, x, rtol=0, atol=1e-12)
 
 
 def test_costs_go_on():
@@ -118,8 +118,8 @@ def test_a_change_of_nothing_but_links_keeps_x():
     runs = [
         diamond.simulate(problem, n, algorithm, 9, measure="cheap") for n in (unchanged, ring(4))
     ]
-    np.testing.assert_array_equal(runs[0].x, runs[1].x)
-    np.testing.assert_array_equal(runs[0].y, runs[1].y)
+    np.testing.assert_array_equal(runs[0].last_x, runs[1].last_x)
+    np.testing.assert_array_equal(runs[0].last_y, runs[1].last_y)
 
 
 def test_the_remaining_agents_reach_their_objective():

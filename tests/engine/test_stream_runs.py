@@ -30,7 +30,7 @@ def test_every_runtime_and_restart_goes_the_same_way():
     copied = lambda s: s._replace(entries=list(s.entries), per_agent=list(s.per_agent))
     reference = run(on_progress=lambda snapshot: snapshots.append(copied(snapshot)))
     again = run(resume=snapshots[1])
-    assert same_bits((reference.x, reference.y), (again.x, again.y))
+    assert same_bits((reference.last_x, reference.last_y), (again.last_x, again.last_y))
     assert all(
         np.array_equal(reference.history[k], again.history[k])
         for k in reference.history
@@ -46,10 +46,14 @@ def test_every_runtime_and_restart_goes_the_same_way():
             cut.append(backend.gather((after.state.x, after.state.y, after.spent)))
         sites = rehearse([stream_problem(agents=1)] * AGENTS, NETWORK, METHOD, ROUNDS)
     assert same_bits(*cut)
-    np.testing.assert_allclose(flat(cut[0][:2]), flat((reference.x, reference.y)), atol=1e-12)
+    np.testing.assert_allclose(
+        flat(cut[0][:2]), flat((reference.last_x, reference.last_y)), atol=1e-12
+    )
     site_points = [(site.state.x[None], site.state.y[None]) for site in sites]
     np.testing.assert_allclose(
-        np.concatenate([flat(o) for o in site_points]), flat((reference.x, reference.y)), atol=1e-12
+        np.concatenate([flat(o) for o in site_points]),
+        flat((reference.last_x, reference.last_y)),
+        atol=1e-12,
     )
     (batched,) = simulate_many(problem, NETWORK, [(METHOD, 0)], ROUNDS, every=6, batched=True)
     np.testing.assert_allclose(

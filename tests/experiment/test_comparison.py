@@ -56,6 +56,7 @@ def test_what_diverges_stops_nothing(found):
     text = made.table()
     lines = text.splitlines()
     assert len(lines) == 3 and lines[0].startswith("200 rounds")
+    assert lines[0].index("upper loss") < lines[0].index("metric")
     assert lines[1].startswith("DIAMOND") and "±" in lines[1]
     assert lines[2].split() == ["wild"] + ["diverged"] * 6
     assert repr(made) == text

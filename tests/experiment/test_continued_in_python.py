@@ -49,7 +49,7 @@ def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
         old = replace(loaded, inputs={})  # saved without them
         assert diamond.simulate(*GIVEN, 101, seed=1, resume=old).rounds == 101
     again = diamond.load(tmp_path / "longer", quad())
-    assert again.rounds == 200 and again.message == ""
+    assert again.rounds == 200 and again.message == longer.message
     with pytest.raises(ValueError, match="has no snapshot"):
         diamond.simulate(*GIVEN, 300, resume=replace(again, snapshot=None))
     with pytest.warns(RuntimeWarning, match="rows of the problem are not those of the run"):
@@ -69,7 +69,9 @@ def test_a_saved_run_without_a_lower_level_is_extended(tmp_path):
         for loaded in diamond.load(tmp_path / "run", problem), diamond.load(tmp_path / "run"):
             assert loaded.y is None and loaded.best.y is None
             whole = diamond.simulate(*inputs, 8, every=2)
-            assert same_bits(diamond.simulate(*inputs, 8, every=2, resume=loaded).x, whole.x)
+            assert same_bits(
+                diamond.simulate(*inputs, 8, every=2, resume=loaded).last_x, whole.last_x
+            )
 
 
 def test_a_saved_comparison_is_loaded_and_extended(tmp_path):

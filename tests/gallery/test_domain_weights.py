@@ -89,10 +89,10 @@ def test_a_run_without_numbers_tells_clean_sources_from_noise(monkeypatch):
     problem = domain_weights(agents=2, rows=128, **TINY)
     assert problem.lower_size < 20_000 and not problem.has_lower_solution
     run = diamond.solve(problem, ring(2), rounds=120, batch=16, every=60, progress=False)
-    assert problem.auc(run.x) == run.history["auc"][-1] == 1.0
+    assert problem.auc(run.last_x) == run.history["auc"][-1] == 1.0
     assert run.history["clean_weight"][-1] > 0.7
     np.testing.assert_allclose(
-        problem.weights(run.x)[problem.clean].sum(), run.history["clean_weight"][-1], atol=0.01
+        problem.weights(run.last_x)[problem.clean].sum(), run.history["clean_weight"][-1], atol=0.01
     )
     assert run.history["upper_loss"][-1] < run.history["upper_loss"][0] - 0.1
 

@@ -47,7 +47,7 @@ def agent():
     """g = 1/2 sum bend y^2, of one agent with four rows."""
     rows = [{"s": np.tile(BEND, (4, 1))}]
     upper = lambda x, y, rows: jnp.sum(x) * jnp.sum(y) + 0 * jnp.mean(rows["s"])
-    lower = lambda x, y, rows: 0.5 * jnp.sum(jnp.mean(rows["s"], 0) * y**2)
+    lower = lambda x, y, rows: 0.5 * jnp.sum(jnp.mean(rows["s"], 0) * y**2) + 0 * x[0] * y[0]
     start = lambda key: (jnp.zeros(1), jnp.zeros(5))
     return agent_of(Problem(upper, lower, start, rows, rows).objectives(1), 0)
 

@@ -81,7 +81,7 @@ def test_a_notebook_has_one_line(monkeypatch):
         diamond.simulate(*GIVEN, 6, every=3)
     lines = sys.stderr.getvalue().split("\r")
     assert "run: compiling ..." in [line.rstrip() for line in lines]
-    assert any("round 6/6, metric" in line for line in lines)
+    assert any("round 6/6, upper loss" in line for line in lines)
     assert "\n" not in sys.stderr.getvalue() and not lines[-1].strip()
 
 

@@ -28,7 +28,11 @@ def run(q):
 
 @pytest.mark.quick
 def test_the_three_terms_and_both_sums(q, run):
-    x, y, last = np.asarray(run.x), np.asarray(run.y), {k: v[-1] for k, v in run.history.items()}
+    x, y, last = (
+        np.asarray(run.last_x),
+        np.asarray(run.last_y),
+        {k: v[-1] for k, v in run.history.items()},
+    )
     mean = x.mean(0)
     stationarity = np.sum(q.gradient(mean) ** 2)
     consensus = np.sum((x - mean) ** 2)
@@ -43,7 +47,7 @@ def test_the_three_terms_and_both_sums(q, run):
 
 
 def test_the_upper_loss_is_the_objective_and_the_local_loss_each_agents_own(q, run):
-    x, y = np.asarray(run.x), np.asarray(run.y)
+    x, y = np.asarray(run.last_x), np.asarray(run.last_y)
     mean = x.mean(0)
     loss = lambda i, x, y: float(q.upper(x, y, q.rows["valid"][i]))
     objective = [loss(i, mean, q.lower_solution(mean)[i]) for i in range(4)]
@@ -57,7 +61,7 @@ def test_agents_own_measures_add_up(q, run):
     assert run.per_agent["consensus"].shape == (3, 4)
     for name in ("consensus", "lower_error"):
         np.testing.assert_allclose(run.per_agent[name].sum(1), run.history[name], rtol=1e-12)
-    per_agent = np.sum((q.lower_solution(np.asarray(run.x)) - run.y) ** 2, axis=1)
+    per_agent = np.sum((q.lower_solution(np.asarray(run.last_x)) - run.last_y) ** 2, axis=1)
     np.testing.assert_allclose(run.per_agent["lower_error"][-1], per_agent, rtol=1e-9)
 
 
@@ -90,7 +94,7 @@ def test_y_star_is_the_minimizer_that_scipy_finds(curved):
     objectives = problem.objectives()
     for i in range(3):
         objectives_of_agent = agent_of(objectives, i)
-        x, y = jax.tree.map(lambda a: a[i], (run.x, run.y))
+        x, y = jax.tree.map(lambda a: a[i], (run.last_x, run.last_y))
         solution = jax.jit(lower_solution.solve)(objectives_of_agent, x, y)
         rows = problem.rows["train"][i]
         value = jax.jit(lambda w: problem.lower(x, {"w": w}, rows))
@@ -118,7 +122,7 @@ def test_y_star_is_found_from_far_away():
 
 def test_the_gradient_is_that_of_the_solved_problem(curved):
     problem, run = curved
-    mean = jax.tree.map(lambda a: a.mean(0), run.x)
+    mean = jax.tree.map(lambda a: a.mean(0), run.last_x)
     objectives = problem.objectives()
 
     def total(x):
@@ -140,7 +144,7 @@ def test_the_gradient_is_that_of_the_solved_problem(curved):
 
 def test_metrics_are_measured_on_test_rows(curved):
     problem, run = curved
-    y = np.asarray(run.y["w"])
+    y = np.asarray(run.last_y["w"])
     per_agent = [
         np.mean(rows["in"]["a"] @ w * rows["out"][0] > 0)
         for w, rows in zip(y, problem.rows["test"])
@@ -152,7 +156,7 @@ def test_metrics_are_measured_on_test_rows(curved):
 
 def test_a_lower_level_that_is_not_strongly_convex_is_not_called_solved():
     rows = [np.random.default_rng(0).normal(size=(6, 2))]
-    bumpy = lambda x, y, rows: jnp.mean(jnp.cos(rows @ y)) + jnp.sum(x)
+    bumpy = lambda x, y, rows: jnp.mean(jnp.cos(rows @ y)) + jnp.sum(x * y)
     init = lambda key: (jnp.zeros(2), jnp.array([0.1, -0.2]))
     objectives_of_agent = agent_of(Problem(bumpy, bumpy, init, rows, rows).objectives(), 0)
     assert (

@@ -268,7 +268,7 @@ def test_the_history_of_a_run(linked, run):
 def test_without_links_there_is_no_such_column_and_the_same_trajectory(run):
     plain = diamond.simulate(quad(), ring(4), dsgd(), 12, every=3, seed=5)
     assert not {"network_seconds", "joules"} & set(plain.history)
-    assert np.array_equal(plain.x, run.x)
+    assert np.array_equal(plain.last_x, run.last_x)
 
 
 def test_the_same_after_a_stop_side_by_side_and_on_devices(linked, run):

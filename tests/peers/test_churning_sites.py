@@ -33,7 +33,7 @@ def test_churn_ends_in_the_bits_of_simulate(tmp_path, order):
     ends = {name: site["round"] for name, site in sites.results.items()}
     assert ends == dict.fromkeys(NAMES, ROUNDS) | {"south": LEAVE}
     for i, name in enumerate(NAMES):
-        np.testing.assert_allclose(sites.x(name), np.asarray(run.x)[i], rtol=0, atol=1e-14)
+        np.testing.assert_allclose(sites.x(name), np.asarray(run.last_x)[i], rtol=0, atol=1e-14)
     assert {name: site["x"] for name, site in sites.results.items()} == sites.digests(run)
     assert max(sites.tracker_gaps().values()) < 1e-12
     assert run.history["upper_loss"][-1] < sites.least_loss() + 1e-4

@@ -342,7 +342,7 @@ def test_a_site_that_has_gone_is_removed_at_the_last_common_checkpoint(tmp_path)
     run = simulate(cluster)
     for i in members[6]:
         assert found[i].t == ROUNDS
-        np.testing.assert_array_equal(found[i].state.x, np.asarray(run.x)[i])
+        np.testing.assert_array_equal(found[i].state.x, np.asarray(run.last_x)[i])
         np.testing.assert_array_equal(found[i].state.u, np.asarray(run.state.u)[i])
 
 

@@ -60,7 +60,7 @@ def compared(problem, rounds):
 def risky():
     """The upper loss is not a number after the first step, unless that is shorter by some."""
     free = logistic()
-    x = diamond.simulate(free, NETWORK, SOME, 1, every=1).x
+    x = diamond.simulate(free, NETWORK, SOME, 1, every=1).last_x
     way = jax.tree.map(lambda a, b: a.mean(0) - b, x, free.start(0)[0])
     return nan_beyond(free, 0.6 * float(pytrees.norm(way)))
 

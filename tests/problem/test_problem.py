@@ -215,7 +215,24 @@ REFUSED = {
         ValueError,
         ["lower: its gradient in y is zero", "must depend on y"],
     ),
+    "a lower level without x": (
+        dict(lower=jax.jit(lambda x, y, rows: jnp.mean((y - rows["a"]) ** 2) + x[0] ** 2)),
+        ValueError,
+        ["lower: its gradient in y does not depend on x", "y* is the same for every x"],
+    ),
+    "an upper level without y": (
+        dict(upper=lambda x, y, rows: jnp.mean(rows["a"]) * x[0] ** 2),
+        ValueError,
+        ["upper: it does not depend on y", "give lower=None"],
+    ),
 }
+
+
+@pytest.mark.parametrize("start", [1e-8, 0.0])
+def test_x_may_be_in_small_units(start):
+    """Losses that are finite near the start only; derivatives may be zero there by coincidence."""
+    lower = lambda x, y, rows: jnp.mean((y - rows["a"]) ** 2) + (jnp.exp(x[0] / 1e-8) - 1) * y[0]
+    assert make(lower=lower, init=lambda key: (jnp.full(1, start), jnp.zeros(2))).agents == 2
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -248,7 +265,7 @@ def test_a_weakly_typed_start_becomes_strong():
     x, y = make(init=lambda key: (jnp.asarray([0.5]) * 1, [1.0, 2.0][0] * jnp.ones(2))).start(0)
     assert not x.weak_type and not y.weak_type
     scalar = Problem(
-        lambda x, y, rows: jnp.mean(rows * y) + x, lambda x, y, rows: jnp.mean((y - rows) ** 2),
+        lambda x, y, rows: jnp.mean(rows * y) + x, lambda x, y, rows: jnp.mean((y - x * rows) ** 2),
         lambda key: (1.0, 2.0), [np.ones(2)], [np.ones(2)],
     )  # fmt: skip
     assert not scalar.start(0)[0].weak_type and scalar.start(0)[0].dtype == jnp.float64

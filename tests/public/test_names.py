@@ -24,6 +24,8 @@ def test_every_public_name_is_imported_on_first_access():
         assert callable(value) == (name not in MODULES)
     with pytest.raises(AttributeError, match="module 'diamond' has no attribute 'dimond'"):
         _ = diamond.dimond
+    with pytest.raises(AttributeError, match="no attribute 'gtsgd'; did you mean gt_sgd"):
+        _ = diamond.gtsgd
 
 
 def test_a_listing_shows_the_public_names_alone():

@@ -79,7 +79,9 @@ def test_a_file_runs_and_a_longer_one_continues_from_its_checkpoint(tmp_path, ma
     assert run.history["round"].tolist() == [0, 2, 4, 6, 8]
     assert make().captured_bytes == 128 * 128 * 4
     once = diamond.simulate(make(), NETWORK, ALGORITHM, 8, every=2)
-    for ours, theirs in zip(*map(jax.tree.leaves, ((run.x, run.y), (once.x, once.y)))):
+    for ours, theirs in zip(
+        *map(jax.tree.leaves, ((run.last_x, run.last_y), (once.last_x, once.last_y)))
+    ):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -103,7 +105,7 @@ def test_sites_as_processes_end_in_the_bits_of_a_rehearsal(tmp_path, make, float
         state, result = progress.state, json.loads(output)
         assert result["round"] == 4
         assert result["x"] == hashlib.sha256(np.asarray(state.x).tobytes()).hexdigest()
-        np.testing.assert_allclose(state.x, run.x[agent], rtol=1e-6)
-        for key, a in run.y.items():
+        np.testing.assert_allclose(state.x, run.last_x[agent], rtol=1e-6)
+        for key, a in run.last_y.items():
             np.testing.assert_allclose(state.y[key], a[agent], rtol=1e-6, atol=1e-8)
     assert (run.x != 0).all()

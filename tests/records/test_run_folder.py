@@ -67,7 +67,9 @@ def test_the_lines_are_the_history_of_the_run(two):
     for name, values in expected.per_agent.items():
         np.testing.assert_array_equal([line["agents"][name] for line in lines], values)
     stored_run = folder_reader.open_run(two / "both" / "seed1")
-    assert digest_trajectory(lines, expected.x, expected.y) == stored_run.manifest["digest"]
+    assert (
+        digest_trajectory(lines, expected.last_x, expected.last_y) == stored_run.manifest["digest"]
+    )
 
 
 def test_the_digest_knows_every_bit_but_the_clock():

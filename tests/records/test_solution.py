@@ -19,7 +19,8 @@ from diamond.core.pytrees import named_leaves
 from diamond.experiment.loading import rebuild_tree
 from diamond.metrics import stopping
 from diamond.metrics.measures import SAMPLED
-from diamond.records.best_point import better_point
+from diamond.records import best_point
+from diamond.records.best_point import better_point, describe_answer
 from diamond.records.folder_reader import open_run
 from diamond.records.result_table import solution_entries
 from diamond.records.solution import MAX_UNNAMED, summarize_x
@@ -139,11 +140,14 @@ def test_the_best_round_is_kept_through_a_stop(folder):
         resume=then._replace(entries=saved[0].entries[:1], per_agent=saved[0].per_agent[:1]),
     )
     assert later.best.round == run.best.round and same_bits(later.best.x, run.best.x)
-    first = better_point(None, {"round": 3, "upper_loss": 2.0}, "x", "y")
-    assert better_point(first, {"round": 6, "upper_loss": 2.0}, "u", "v") is first
-    assert better_point(first, {"round": 6, "upper_loss": float("nan")}, "u", "v") is first
-    assert better_point(None, {"round": 0, "upper_loss": float("nan")}, "u", "v") is None
-    assert better_point(first, {"round": 9, "upper_loss": 1.0}, "u", "v") == (9, 1.0, "u", "v")
+    first = better_point(None, {"round": 3, "upper_loss": 2.0}, lambda: "xy")
+    point = lambda: "uv"
+    for loss in (2.1, float("nan"), float("-inf")):
+        assert better_point(first, {"round": 6, "upper_loss": loss}, point) is first
+    assert better_point(first, {"round": 6, "upper_loss": 2.0}, point) == (6, 2.0, "u", "v")
+    assert better_point(None, {"round": 0, "upper_loss": float("nan")}, point) is None
+    assert better_point(None, {"round": 0, "local_loss": 1.0}, point) is None
+    assert better_point(first, {"round": 9, "upper_loss": 1.0}, point) == (9, 1.0, "u", "v")
 
 
 @cache
@@ -241,7 +245,7 @@ def test_a_file_can_say_when_to_stop(folder):
     assert result("show", "runs/tiny")["runs"][0]["round"] == 24
     sweep = "--set", "stop={upper_loss = 1e9}", "--set", "seed=[0, 1]"
     output = command("compare", "tiny.toml", *sweep)
-    assert "\nseed1 stopped at round 0: upper_loss" in output.stdout
+    assert "\nseed1: stopped at round 0: upper_loss" in output.stdout
     wrong = command("check", "tiny.toml", "--set", "stop={metrc = 1}", code=2).stderr
     assert "stop: no measure or cost 'metrc'; did you mean metric?" in wrong
 
@@ -255,7 +259,8 @@ def test_the_answer_is_shown_and_exported(folder):
     (path,) = command("export", "runs/tiny").stdout.split()
     with np.load(folder / path) as archive:
         np.testing.assert_array_equal(archive["x"], run.x)
-        np.testing.assert_array_equal(archive["best/y"], run.best.y)
+        np.testing.assert_array_equal(archive["y"], run.best.y)
+        np.testing.assert_array_equal(archive["last/y"], run.last_y)
         np.testing.assert_array_equal(archive["history/metric"], run.history["metric"])
     (path,) = result("export", "runs/tiny", "--to", "safetensors", "--out", "a/x.safetensors")[
         "files"
@@ -275,7 +280,9 @@ def test_the_answer_is_shown_and_exported(folder):
 def test_entries_with_names_are_shown_by_them(folder, monkeypatch):
     skip_measures(monkeypatch)
     rows = {"a": np.eye(3), "b": np.zeros(3)}
-    loss = lambda x, y, rows: jnp.mean((rows["a"] @ y - rows["b"]) ** 2) + jnp.mean(x**2 + y**2)
+    loss = lambda x, y, rows: (
+        jnp.mean((rows["a"] @ y - rows["b"]) ** 2) + jnp.mean(x**2 + x * y + y**2)
+    )
     start = lambda key: (jnp.zeros((3, 2)), jnp.zeros(3))
     make = lambda names, init=start: diamond.Problem(
         lambda x, y, rows: loss(x[:, 0], y, rows),
@@ -311,3 +318,35 @@ def test_a_run_draws_itself(folder):
     pytest.importorskip("matplotlib")
     path = simulate(rounds=3).plot(folder / "run.png")
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_the_message_says_of_which_round_the_answer_is():
+    """Worse, no better than the start, not a number, not measured, or as good: in plain words."""
+
+    def said(losses, reason=""):
+        entries = [{"round": i, "upper_loss": loss} for i, loss in enumerate(losses)]
+        best = None
+        for entry in entries:
+            best = better_point(best, entry, lambda: "xy")
+        return describe_answer(best, entries, reason)
+
+    nan = float("nan")
+    assert said([3, 2, 1]) == said([3, 1, 1]) == ""
+    assert said([3, 1, 2]) == (
+        "the upper loss got worse after round 1 (2 in round 2); x and y are of round 1, with an "
+        "upper loss of 1"
+    )
+    assert said([1, 2]).startswith("no round is better than the start (2 in round 1); x and y are")
+    assert said([3, 1, nan]).startswith("the upper loss of round 2 is not a number; x and y are of")
+    assert said([9, 1, 1.0001]) == "x and y are of round 1, where the upper loss is smallest"
+    assert said([nan, nan]) == "the upper loss was never a number, so x and y are of the last round"
+    private = "a private run does not choose by losses without noise"
+    assert describe_answer(None, [{"round": 0, "upper_loss": 1.0}], private).startswith(private)
+    assert "not measured" in describe_answer(None, [{"round": 0, "local_loss": 1.0}])
+
+
+def test_the_best_point_of_a_very_large_run_is_not_stored(monkeypatch):
+    monkeypatch.setattr(best_point, "MOST_BYTES", 10)
+    run = simulate(rounds=3)
+    assert run.best is None and run.x is run.last_x
+    assert "of which no second copy is stored, so x and y are of the last round" in run.message

@@ -55,7 +55,7 @@ def test_a_finished_run_is_loaded_and_shown(folder, float32):
     run = diamond.load(folder / "finished")
     assert run.rounds == 60 and run.status == "finished" and run.network.agents == 3
     np.testing.assert_allclose(run.history["upper_loss"][-1], 5.833, atol=1e-3)
-    assert run.x.shape == run.state.x.shape == (3, 2) and (run.x == run.state.x).all()
+    assert run.last_x.shape == run.state.x.shape == (3, 2) and (run.last_x == run.state.x).all()
     assert run.resolved["curvature"] == 1.5
     assert "finished" in command("show", folder / "finished").output
 
@@ -77,7 +77,7 @@ def test_a_stopped_run_is_loaded_shown_and_resumed(folder, name):
     command("resume", resumed, "--changed-data", "--quiet")
     run = diamond.load(folder / name)
     assert run.rounds == 24 and run.status == "finished"
-    assert_expected(name, run.x, run.y)
+    assert_expected(name, run.last_x, run.last_y)
 
 
 @pytest.mark.quick
@@ -85,7 +85,7 @@ def test_a_comparison_is_loaded_and_shown(folder):
     comparison = diamond.load(folder / "comparison")
     run = comparison.runs["diamond", 0]
     assert len(comparison.runs) == 2 and run.rounds == 24
-    assert_expected("comparison/diamond", run.x, run.y)
+    assert_expected("comparison/diamond", run.last_x, run.last_y)
     assert "dsgd" in command("show", folder / "comparison").output
 
 
@@ -95,7 +95,7 @@ def test_a_run_saved_from_python_is_loaded_and_extended(folder):
     assert saved.rounds == 12
     options = {"rounds": 24, "every": 4, "resume": saved, "progress": False}
     longer = diamond.simulate(problem, network, diamond.k_free(batch=2), **options)
-    assert_expected("saved", longer.x, longer.y)
+    assert_expected("saved", longer.last_x, longer.last_y)
 
 
 def test_sites_resume_from_their_checkpoints_and_messages(folder, monkeypatch):

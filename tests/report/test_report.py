@@ -138,7 +138,7 @@ def test_every_number_of_every_run_is_in_it(compared, tmp_path):
         assert run["config"] == (path / "config.toml").read_text()
         assert data["groups"][run["group"]]["label"] == manifest["algorithm"]["label"]
         assert data["problems"][run["problem"]] == manifest["problem"]
-    assert [m["key"] for m in data["measures"]][:2] == ["metric", "upper_loss"]
+    assert [m["key"] for m in data["measures"]][:2] == ["upper_loss", "metric"]
     assert {"key": "moved", "title": "moved", "part": "your metrics"} in data["measures"]
     (drawn,) = data["networks"]
     assert drawn["edges"] == [list(edge) for edge in network.ring(5).edges]

@@ -199,5 +199,5 @@ class ChurningSites:
 
     def digests(self, run):
         """The digest of x of each site."""
-        x = np.asarray(run.x)
+        x = np.asarray(run.last_x)
         return {name: hashlib.sha256(x[i].tobytes()).hexdigest() for i, name in enumerate(NAMES)}

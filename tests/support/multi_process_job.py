@@ -65,7 +65,9 @@ def main(coordinator, rank, size, mistake=""):
     run = diamond.simulate(problem(mistake), ring, algorithm, 30, every=30, devices="all")
     history = {name: list(run.history[name]) for name in sorted(run.history) if name != "seconds"}
     contents = [json.dumps([history, run.resolved], default=float).encode()]
-    contents += [np.asarray(a).tobytes() for a in jax.tree.leaves((run.x, run.y, run.costs))]
+    contents += [
+        np.asarray(a).tobytes() for a in jax.tree.leaves((run.last_x, run.last_y, run.costs))
+    ]
     digest = hashlib.sha256(b"".join(contents)).hexdigest()
     print(json.dumps({"loaded": loaded, "resolved": run.resolved, "digest": digest}))
 

@@ -52,7 +52,7 @@ class Probes(NamedTuple):
 
 
 def probes(key: jax.Array, agents: Any, counts: Any, y: Tree, batches: int) -> Probes:
-    """Draw the probes of the agents `numbers` with `counts` rows; `y` of one agent or of all.
+    """Draw the probes of the `agents` with `counts` rows; `y` of one agent or of all.
 
     They are drawn on the host: compiling the draws would take longer than the rest of the program.
     """

@@ -129,7 +129,7 @@ class LossyMixer:
 
 
 def channel_key(exchange_id: ExchangeId, position: int, purpose: int) -> jax.Array:
-    """Return the key of channel number `place` for one of its purposes."""
+    """Return the key of the channel at `position` for one of its purposes."""
     return exchange_id.purpose(3 * position + purpose)
 
 

@@ -40,7 +40,7 @@ class Bucket:
     weights: jax.Array
 
     def __call__(self, leaf: jax.Array, own_rows: jax.Array) -> jax.Array:
-        """Return the change of the bucket's agents, whose rows are `own`, in neighbour order."""
+        """Return the change of the bucket's agents, which have `own_rows`, in neighbour order."""
         width, members = self.senders.shape
         weights = self.weights.astype(leaf.dtype).reshape((width, members) + (1,) * (leaf.ndim - 1))
 

@@ -25,7 +25,7 @@ function showSummary() {
 
 function showRuns() {
   const known = new Set(data.measures.map(({ key }) => key));
-  const measures = known.has("metric") ? ["metric", "upper_loss"] : [...known].slice(0, 2);
+  const measures = known.has("metric") ? ["upper_loss", "metric"] : [...known].slice(0, 2);
   const named = measures.map((key) => key.replaceAll("_", " "));
   const spent = Object.keys(data.axes).filter((axis) => axis !== "round");
   const head = ["Run", "status", "round", ...named, ...spent.map((axis) => UNITS[axis]), "compiling", "digest"];

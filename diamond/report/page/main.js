@@ -22,7 +22,10 @@ function showAll() {
 
 function fillControls() {
   const measures = data.measures.map(({ key, title }) => [key, title]);
+  const opens = !chosen.measure;
   chosen.measure = fillSelect("measure", measures, chosen.measure);
+  const isPositive = (run) => finite(valuesOf(run, chosen.measure)).every((value) => value > 0);
+  if (opens && !data.runs.every(isPositive)) $("log-y").checked = chosen.logY = false;
   groupOptions($("measure"));
   const groups = data.groups.map(({ title }) => [title, title]);
   chosen.relative = fillSelect("relative", [["", "nothing"], ...groups], chosen.relative);
