@@ -119,6 +119,7 @@ def run(
     from ..peers.roster import BadBundle, load_bundle
     from ..peers.roster_acceptance import RosterAcceptance, roster_epochs
     from ..peers.rpc import RpcClient
+    from ..peers.sent_record import record_path
     from ..peers.server import Server
     from ..peers.signed_messages import sign_messages
     from ..peers.signed_statement import StatementSigner
@@ -191,6 +192,7 @@ def run(
                 "names": names,
                 "sign": partial(sign_messages, signer()) if signed else None,
                 "identity": SiteIdentity(credentials) if agent.masked else None,
+                "sent_path": record_path(bundle, folder),
             }
             make_node = make_epoch_node(make_agent, rounds, client, deadline=deadline, **options)
             site_run = EpochRun(site.me.number, epochs, rounds, make_node, folder)

@@ -13,6 +13,7 @@ from .edge_states import EdgeStates
 from .edge_votes import STUCK, encode_vote
 from .handshake import describe_differences
 from .outbox import MessageDiscarded, Outbox
+from .receipts import read_place
 from .site_names import NO_NAMES, SiteNames, site_name
 from .subscription import Publisher
 from .timeouts import Timeouts
@@ -99,7 +100,8 @@ class Service:
                 self._response_limits[sender] = within
             first_kept = self.outbox.durable[sender]
             response = {"kind": "hello", "durable": self.durable, "kept": first_kept}
-            return wire_format.pack(response)
+            receipts, has_more = self.outbox.receipts.page(sender, read_place(header.get("from")))
+            return wire_format.pack(response | {"receipts": receipts, "more": has_more})
         if str(header.get("kind")).startswith("mask key"):
             return await self._answer_key_request(sender, header)
         message_request = wire_format.decode_request(header)

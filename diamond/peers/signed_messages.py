@@ -37,6 +37,8 @@ from .equivocation_proof import (
     write_proof,
 )
 from .reachability import all_neighbours
+from .receipts import Receipt, Receipts
+from .sent_record import SentRecord
 from .signed_statement import (
     Identity,
     Slot,
@@ -45,7 +47,6 @@ from .signed_statement import (
     digest_of,
     read_statement,
 )
-from .signing_record import SigningRecord
 from .site_names import SiteNames, site_name
 from .wire_format import Envelope, Frame, FrameError, Layout
 
@@ -76,6 +77,8 @@ class SignedMessages:
         signer: StatementSigner,
         neighbours: Neighbours,
         folder: Path | None,
+        record: SentRecord,
+        receipts: Receipts,
         audit: Audit,
         names: SiteNames,
         round_of: Callable[[int], int],
@@ -84,7 +87,7 @@ class SignedMessages:
         self.agent, self.run, self.signer = agent, run, signer
         self.neighbours, self.folder, self.audit, self.names = neighbours, folder, audit, names
         self.round_of, self.is_signed = round_of, is_signed
-        self.record = SigningRecord(folder)
+        self.record, self.receipts = record, receipts
         self.proven: dict[int, ProvenLie] = {}
         self._newest = 0  # exchange
         self._identities: dict[tuple[int, int], tuple[Identity, bytes]] = {}  # by number, version
@@ -136,7 +139,8 @@ class SignedMessages:
     def _attach(self, envelope: Envelope, parts: Sequence[Any]) -> bytes:
         place = envelope.round, envelope.consensus_step
         own = self.signer.sign(self.run, *place, digest_of(*parts))
-        self.record.record(own, self.round_of(envelope.round))
+        round, key = self.round_of(envelope.round), f"key of roster {own.version}"
+        self.record.record(*place, own.digest, round, key)
         self._newest = max(self._newest, envelope.round)
         statements, certificates = self._take_queued()
         proofs = [
@@ -188,6 +192,7 @@ class SignedMessages:
             if not identity.has_signed(statement):
                 raise FrameError("its signature is not of this message")
         self._newest = max(self._newest, exchange)
+        self.receipts.record(j, Receipt(*statement[3:6], version, signature))
         self._compare(statement, 0)
         try:
             for content in certificates[:MAX_PASSED_ON]:
@@ -199,6 +204,18 @@ class SignedMessages:
         except (Refused, BadProof) as cause:
             name = site_name(self.names, j)
             self.audit.record_event(name, f"passed on a false statement: {cause}")
+
+    def has_signed(self, j: int, receipt: Receipt) -> bool:
+        """Return whether this site signed by its key what neighbour j reports to hold."""
+        place = receipt.version, self.agent, *receipt.place
+        statement = Statement(self.run, *place, receipt.digest, receipt.signature)
+        if receipt.version != self.signer.version:
+            return False  # an earlier key may have signed another message
+        if is_own := self._identify(self.signer.certificate).has_signed(statement):
+            return is_own
+        reason = "reports a message of this site that the site did not sign"
+        self.audit.record_event(site_name(self.names, j), reason)
+        return False
 
     def _identify(self, certificate: Any, expected: int | None = None) -> Identity:
         if not isinstance(certificate, bytes):
@@ -262,7 +279,10 @@ def sign_messages(signer: StatementSigner, node: "Node") -> SignedMessages:
     agent, clock, audit = node.agent, node.clock, node.service.audit
     place = agent.number, node.run_digest, signer, all_neighbours(agent.links)
     is_signed = lambda exchange: not clock.negotiates(exchange)
-    return SignedMessages(*place, node.folder, audit, node.names, clock.round_of, is_signed)
+    records = node.sent, node.service.outbox.receipts
+    return SignedMessages(
+        *place, node.folder, *records, audit, node.names, clock.round_of, is_signed
+    )
 
 
 def _fields(statement: Statement) -> list[Any]:

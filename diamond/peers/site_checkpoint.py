@@ -20,6 +20,7 @@ from .round_progress import AgentProgress, RollbackState
 STATE_FOLDER, MESSAGE_FOLDER, FINISHED_FILE = "checkpoint", "messages", "finished.json"
 # Prefixes of the arrays of rollback states.
 RECENT_PREFIX, LOWEST_PREFIX, START_PREFIX = ".recent", ".lowest", ".start"
+RECEIPTS = ".receipts"
 
 
 # Arrays of an `AgentProgress`, by the names in any run's checkpoint: state, cost, channel states.
@@ -47,6 +48,7 @@ def save(
     for prefix, saved in states.items():
         leaves = pytrees.named_leaves(_SavedArrays(saved.state, None, saved.channel_states))
         arrays |= {f"{prefix}{name}": leaf for name, leaf in leaves.items()}
+    arrays[RECEIPTS] = outbox.receipts.to_array()
     durable = {str(j): d for j, d in outbox.durable.items()}
     estimates = resolved_values.to_json(progress.estimates)
     counts = message_store.count_messages(outbox.frames | places)
@@ -96,6 +98,7 @@ def restore(
             )
         _log_damage(damage, f"the run resumes from the checkpoint of round {round}")
         outbox.restore(frames, saved.notes["durable"], 0 if is_complete else tick_of(round))
+        outbox.receipts.restore(saved.arrays[RECEIPTS])
         like = _SavedArrays(start.state, start.spent, start.channel_states)
         state, spent, channel_states = pytrees.from_named_leaves(like, saved.arrays)
         clock_offset = saved.notes.get("base", 0)
