@@ -1,6 +1,7 @@
 """Agents as peers: one process per site with its own rows, mutual TLS, no server."""
 
 import asyncio
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -175,7 +176,7 @@ def run(
 
     async def work(writer: Writer) -> AgentProgress:
         credentials, max_bytes = Credentials(site), max_frame_bytes(agent.largest_layout)
-        async with RpcClient(credentials, max_bytes, limits) as client:
+        async with RpcClient(credentials, max_bytes, limits, instance=os.urandom(8)) as client:
             names: dict[int, str] = {}
 
             def list_names() -> None:
