@@ -145,9 +145,18 @@ class NeighbourClient:
         return wire_format.encode_request(MessageRequest(*fixed, consensus_step), kind)
 
     def decode_message(
-        self, j: int, t: int, message: Frame, consensus_step: int = 0, layout: Layout | None = None
+        self,
+        j: int,
+        t: int,
+        message: Frame,
+        consensus_step: int = 0,
+        layout: Layout | None = None,
+        is_stored: bool = False,
     ) -> list[Any]:
-        """Decode a message of j; raises `NeighbourRolledBack` if it is a rollback notice."""
+        """Decode a message of j; raises `NeighbourRolledBack` if it is a rollback notice.
+
+        `is_stored` if this agent has accepted it before, and has it on its disk.
+        """
         envelope = Envelope(self.digests["run"], j, t, consensus_step)
         notice = wire_format.encode_rollback_notice
         if len(message) < MAX_NOTICE_BYTES and message == notice(envelope):
@@ -157,7 +166,7 @@ class NeighbourClient:
         is_last = t == self.last_tick and not consensus_step
         expected = () if is_last else self.agent.layout_at(t) if layout is None else layout
         if self.signatures is not None:
-            return self.signatures.decode(message, envelope, expected)
+            return self.signatures.decode(message, envelope, expected, is_stored)
         arrays = wire_format.decode(message, envelope, expected)
         if not self.clock.negotiates(t):
             receipt = Receipt(t, consensus_step, frame_tag(message))

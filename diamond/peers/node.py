@@ -113,7 +113,7 @@ class Node:
             self.run_digest,
             _remedy(self.sign is not None, self.agent.masked is not None),
         )
-        self.signatures = self.sign(self) if self.sign else None
+        self.signatures = self.service.signatures = self.sign(self) if self.sign else None
         fixed = self.agent, self.digests, self.transport, self.timeouts, self.service
         self.client = NeighbourClient(*fixed, self.clock, self.sent, self.signatures)
         self.wait_records = self.client.wait_records

@@ -22,6 +22,7 @@ from .worker_thread import BlockingRunner
 
 if TYPE_CHECKING:
     from .message_masks import MessageMasks
+    from .signed_messages import SignedMessages
 
 OverviewAnswer = Callable[[int, Mapping[str, Any]], Awaitable[Frame]]  # of (sender, query)
 
@@ -59,6 +60,7 @@ class Service:
         self.open_connections: Callable[[], list[int]] = list  # neighbours that can be asked
         self.answer_overview: OverviewAnswer | None = None  # signed statuses of many sites
         self.masks: MessageMasks | None = None  # if messages are masked
+        self.signatures: SignedMessages | None = None  # if messages are signed
         self.receive_roster: Callable[[int, Mapping[str, Any]], Frame] | None = None
         self._finish_lock = asyncio.Lock()
         self._change = asyncio.Event()
@@ -156,6 +158,12 @@ class Service:
     def _message_for(self, j: int, t: int, consensus_step: int = 0) -> Frame | None:
         """Return the message of exchange t as neighbour j gets it."""
         frame = self.outbox.get(t, consensus_step)
+        if self.signatures is not None and frame is not None:
+            envelope = Envelope(self.digests["run"], self.agent, t, consensus_step)
+            renewed = self.signatures.renew(frame, envelope)
+            if renewed is not frame:
+                self.outbox.add_message(t, renewed, consensus_step)
+            return renewed
         if self.masks is None or frame is None or consensus_step or t == self.last_tick:
             return frame
         return self.masks.mask_frame(j, t, frame)
