@@ -95,6 +95,7 @@ def _report_error(error: Exception) -> int | None:
     from ..records.folder_lock import FolderBusy
     from ..records.folder_reader import DamagedRun
     from ..records.folder_recovery import UnrecoverableRun
+    from ..records.write_check import DiskFull
 
     # Unless this module was imported, its error cannot have been raised. Importing it here could
     # fail, since pydantic may be missing.
@@ -118,6 +119,13 @@ def _report_error(error: Exception) -> int | None:
         return BAD_INPUT
     if isinstance(error, FolderBusy):
         print_message(str(error), "red")
+        return FAILED
+    if isinstance(error, DiskFull):
+        print_message(
+            f"{error.filename}: {error.strerror}: free some space, then `diamond resume` continues "
+            f"the run from its last checkpoint",
+            "red",
+        )
         return FAILED
     if isinstance(error, OSError) and error.filename is not None:
         print_message(f"{error.filename}: {error.strerror}", "red")

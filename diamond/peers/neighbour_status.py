@@ -47,14 +47,15 @@ def validate_status(status: Mapping[str, Any], agents: int) -> dict[str, Any]:
         liars = [_check_int(entry, agents) for entry in status.get("liars", [])]
         connected = [_check_int(entry, agents) for entry in status.get("connected", [])]
         state = sanitize_text(status["state"], 20)
-        privacy = {name: float(status[name]) for name in ("epsilon", "budget") if name in status}
+        optional = "epsilon", "budget", "pace"  # pace: seconds of a round
+        numbers = {name: float(status[name]) for name in optional if name in status}
     except (KeyError, TypeError, ValueError) as cause:
         raise FrameError(
             f"an answer that is no status ({sanitize_text(repr(cause), 80)})"
         ) from None
     where = {"agent": agent, "round": round, "rounds": rounds, "state": state}
     proven = {"liars": liars} if liars else {}
-    return where | {"waiting": waiting, "away": away, "connected": connected} | privacy | proven
+    return where | {"waiting": waiting, "away": away, "connected": connected} | numbers | proven
 
 
 def _check_int(value: Any, limit: int = 2**31) -> int:

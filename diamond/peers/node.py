@@ -122,7 +122,7 @@ class Node:
         self.evaluation_inputs = EvaluationInputs([], 0.0, 0.0)
         self.compile_seconds = 0.0  # before the first round
         self.greeting_seconds = 0.0  # until all neighbours had answered
-        self.t = 0  # finished rounds
+        self.t = self.first_round = 0  # finished rounds, and those before this session
         self.progress: AgentProgress | None = None  # state of the agent
         self.shutdown = Shutdown(self.timeouts.connect)
         self.before_round: Callable[[], Awaitable[None]] | None = None  # delays the next round
@@ -266,6 +266,7 @@ class Node:
             self.seconds += _loop_time() - start
         self.evaluation_inputs = EvaluationInputs([], self.seconds, self.seconds_waited)
         self.t, self.progress = progress.t, progress
+        self.first_round = progress.t
         if self.on_round is not None:
             key = f"{self.run_digest}-look"
             await self.run_blocking(compile_once, key, self.on_round, progress)

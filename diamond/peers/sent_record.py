@@ -12,6 +12,7 @@ after a power cut, or if the bundle was restored too, neighbours add when the si
 those of a signing key or of a mask are never forgotten.
 """
 
+import errno
 import hashlib
 import os
 import weakref
@@ -22,6 +23,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ..records.checkpoint import replace_file
+from ..records.write_check import detect_full_disk
 from .site_checkpoint import OtherRun
 from .wire_format import Frame
 
@@ -97,10 +99,17 @@ class SentRecord:
             if known != digest:
                 raise self._conflict(round, f"{self.path} has its digest")
             if known is digest and self._descriptor is not None:
-                os.write(self._descriptor, np.array([(*key, digest)], ENTRY).tobytes())
+                self._append(np.array([(*key, digest)], ENTRY).tobytes())
         self._newest = max(self._newest, exchange)
         while next(iter(self._digests))[1] < self._newest - WINDOW:
             del self._digests[next(iter(self._digests))]
+
+    def _append(self, entry: bytes) -> None:
+        """Append an entry completely, or raise: the next start drops an incomplete one."""
+        assert self._descriptor is not None and self.path is not None
+        with detect_full_disk(self.path):
+            if os.write(self._descriptor, entry) < len(entry):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _conflict(self, round: int, holder: str) -> SentBefore:
         return SentBefore(

@@ -28,6 +28,7 @@ class SiteGraph(NamedTuple):
     edges: Sequence[tuple[int, int]]
 
 
+MIN_WAIT, WAIT_SHARE = 0.1, 0.2  # of shown waits: in seconds, and of the time of a round
 Statuses = Mapping[str, Mapping[str, Any]]  # by site; {"error": reason} where it does not answer
 
 
@@ -83,7 +84,7 @@ class _Handler(LoopbackHandler):
 
 
 def _draw_graph(federation: SiteGraph, statuses: Statuses) -> str:
-    """Draw the sites as circles that fill with their rounds; edges that wait are dashed."""
+    """Draw the sites as circles that fill with their rounds; long waits are dashed edges."""
     points = [
         (RADIUS * (1 + a), RADIUS * (1 + b))
         for a, b in layout_agents(len(federation.sites), [list(e) for e in federation.edges])
@@ -92,6 +93,7 @@ def _draw_graph(federation: SiteGraph, statuses: Statuses) -> str:
         frozenset((number, wait["agent"]))
         for number, site in enumerate(federation.sites)
         for wait in statuses[site].get("waiting", ())
+        if wait["seconds"] > max(MIN_WAIT, WAIT_SHARE * statuses[site].get("pace", 0.0))
     }
     lines = [
         f'<line x1="{points[i][0]:.1f}" y1="{points[i][1]:.1f}" x2="{points[j][0]:.1f}" '
