@@ -98,7 +98,8 @@ def restore(
             )
         _log_damage(damage, f"the run resumes from the checkpoint of round {round}")
         outbox.restore(frames, saved.notes["durable"], 0 if is_complete else tick_of(round))
-        outbox.receipts.restore(saved.arrays[RECEIPTS])
+        if RECEIPTS in saved.arrays:  # the first release wrote none
+            outbox.receipts.restore(saved.arrays[RECEIPTS])
         like = _SavedArrays(start.state, start.spent, start.channel_states)
         state, spent, channel_states = pytrees.from_named_leaves(like, saved.arrays)
         clock_offset = saved.notes.get("base", 0)
