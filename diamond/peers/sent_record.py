@@ -15,6 +15,7 @@ those of a signing key or of a mask are never forgotten.
 import errno
 import hashlib
 import os
+import struct
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,7 @@ DIGEST_BYTES = 32
 ENTRY = np.dtype(
     [("scope", "V16"), ("exchange", "<u4"), ("step", "<u4"), ("digest", f"V{DIGEST_BYTES}")]
 )
+PACKED = struct.Struct(f"<16sII{DIGEST_BYTES}s")  # the same, of one entry
 WINDOW = 1000  # exchanges before the newest whose entries are in memory
 TAG_BYTES, CHUNK_BYTES = 16, 2**30
 Key = tuple[bytes, int, int]  # scope, exchange, consensus step
@@ -99,7 +101,7 @@ class SentRecord:
             if known != digest:
                 raise self._conflict(round, f"{self.path} has its digest")
             if known is digest and self._descriptor is not None:
-                self._append(np.array([(*key, digest)], ENTRY).tobytes())
+                self._append(PACKED.pack(*key, digest))
         self._newest = max(self._newest, exchange)
         while next(iter(self._digests))[1] < self._newest - WINDOW:
             del self._digests[next(iter(self._digests))]
