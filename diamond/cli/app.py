@@ -118,6 +118,7 @@ def _report_error(error: Exception) -> int | None:
     from ..records.folder_lock import FolderBusy
     from ..records.folder_reader import DamagedRun
     from ..records.folder_recovery import UnrecoverableRun
+    from ..records.write_check import DiskFull
 
     # Unless this module was imported, its error cannot have been raised. Importing it here could
     # fail, since pydantic may be missing.
@@ -128,6 +129,13 @@ def _report_error(error: Exception) -> int | None:
         for mistake in error.mistakes:
             print_message(f"  {mistake}")
         return BAD_INPUT
+    if isinstance(error, DiskFull):
+        print_message(
+            f"{error.filename}: {error.strerror}: free some space, then `diamond resume` continues "
+            f"the run from its last checkpoint",
+            "red",
+        )
+        return FAILED
     if isinstance(error, OSError) and error.errno is not None:  # of the system, not of the package
         remedy = next((text for kind, text in REMEDIES.items() if isinstance(error, kind)), "")
         place = "" if error.filename is None else f"{error.filename}: "

@@ -159,7 +159,7 @@ def start(
         from ..config.federation_file import build_roster_network, origin
         from ..engine.site_rehearsal import run
         from ..hardware.compiler import run_inline
-        from ..peers.signing_record import carry_record
+        from ..peers.sent_record import forget_run, record_path
         from ..peers.timeouts import Timeouts
         from ..peers.warm_restart import prepare_folder
         from ..privacy.ledger import check_earlier_run
@@ -171,11 +171,12 @@ def start(
         run_inline()
         folder = out / federation.name / site.me.name
         check_writable(folder)
+        if restart or onward:
+            with private_files():
+                forget_run(record_path(bundle, folder))
         if restart and folder.exists():
             old_folder = unused_path(folder)
             folder.rename(old_folder)
-            with private_files():
-                carry_record(old_folder, folder)
             print_message(
                 f"the earlier run is now in {old_folder}; the run starts again once all sites are "
                 f"started with --restart"

@@ -33,6 +33,9 @@ DataFile = Annotated[
 ConnectSeconds = Annotated[
     float, typer.Option(help="Seconds to wait for a connection to a neighbour.")
 ]
+RunsFolder = Annotated[
+    Path, typer.Option(help="Folder of runs, as given to `net start`: the site may have ended.")
+]
 OwnAddress = Annotated[
     str | None,
     typer.Option(
@@ -129,6 +132,7 @@ def report_site_errors() -> Iterator[None]:
         from ..peers.timeouts import NeighbourTimeout
         from ..privacy.ledger import BudgetExhausted, LedgerMismatch
         from ..privacy.private_runs import PrivacyRefusal
+        from ..records.write_check import DiskFull
 
         try:
             yield
@@ -153,11 +157,14 @@ def report_site_errors() -> Iterator[None]:
             print_message(str(error), "red")
             raise typer.Exit(FAILED) from None
         except OSError as error:
-            if error.filename is not None or type(error) is not OSError:
+            is_unnamed = error.filename is None and type(error) is OSError
+            if not isinstance(error, DiskFull) and not is_unnamed:
                 raise
+            place = "" if is_unnamed else f"{error.filename}: "
             message = (
-                f"{error.strerror}: the folder of the run cannot be written to; free some space "
-                f"or give another --out, then run the command again to continue from the checkpoint"
+                f"{place}{error.strerror}: the folder of the run cannot be written to; free some "
+                f"space or give another --out, then run the command again to continue from the "
+                f"checkpoint"
             )
             print_message(str(error) if error.errno is None else message, "red")
             raise typer.Exit(FAILED) from None

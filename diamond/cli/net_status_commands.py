@@ -1,13 +1,14 @@
 """The commands `net status` and `net stop`: state and shutdown of a running site."""
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .app import FAILED, Json, Port, print_json, print_message
 from .net_commands import net
-from .net_site_setup import BundleFolder, ConnectSeconds, OwnAddress, report_site_errors
+from .net_site_setup import BundleFolder, ConnectSeconds, OwnAddress, RunsFolder, report_site_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,7 @@ def status(
     ] = False,
     port: Port = 0,
     browser: Annotated[bool, typer.Option("--open", help="Open that page in the browser.")] = False,
+    out: RunsFolder = Path("runs"),
     json: Json = False,
 ) -> None:
     """Print the round of this site and of its neighbours, or of all; and whom they wait for."""
@@ -49,6 +51,9 @@ def status(
             if everywhere
             else query_members(site, "status", members, connect, place)
         )
+        if "error" in answers[site.me.name]:
+            ended = _read_ended_run(site.me.number, out / site.roster.federation / site.me.name)
+            answers[site.me.name] = ended or answers[site.me.name]
         if json:
             print_json(answers)
         elif everywhere:
@@ -86,6 +91,32 @@ def stop(
     print_message("run the same `diamond net start` command again to continue")
 
 
+def _read_ended_run(number: int, folder: Path) -> "SiteStatus | None":
+    """Return the last status of a run of this site that has ended, from its folder."""
+    from ..metrics.site_status import SiteStatus
+    from ..records.folder_recovery import read_manifest
+    from ..records.metrics_file import MetricsFile
+
+    manifest, _ = read_manifest(folder / "manifest.json")
+    if manifest.get("status") not in ("finished", "diverged"):
+        return None
+    lines = MetricsFile(folder / "metrics.jsonl").lines()
+    status = SiteStatus(
+        agent=number,
+        round=int(lines[-1]["round"]) if lines else 0,
+        rounds=int(manifest["rounds"]),
+        state=str(manifest["status"]),
+        waiting=[],
+        away=[],
+        connected=[],
+        message=str(manifest["message"]),
+        folder=str(folder),
+    )
+    if lines:
+        status["loss"] = float(lines[-1]["local_loss"])
+    return status
+
+
 def _format_answer(site: "Bundle", answer: "SiteStatus | NoStatus") -> str:
     """Format the answer of a member as text."""
     from ..metrics.display import format_duration
@@ -94,6 +125,11 @@ def _format_answer(site: "Bundle", answer: "SiteStatus | NoStatus") -> str:
         return answer["error"]
     name = lambda number: site.roster.members[number].name
     parts = [f"{answer['state']}, round {answer['round']} of {answer['rounds']}"]
+    if "folder" in answer:
+        parts[0] = f"the run has ended here: {parts[0]}"
+        parts += [f"local loss {answer['loss']:.4g}"] if "loss" in answer else []
+        parts += [answer["message"]] if answer["message"] else []
+        parts.append(f"`diamond show {answer['folder']}` prints the result")
     for wait in answer["waiting"]:
         reason = f" ({wait['why']})" if wait["why"] else ""
         parts.append(

@@ -234,7 +234,9 @@ def _print_solution(run: Any) -> None:
     if rows:
         width = max(len(name) for name, _ in rows)
         meaning = f" ({solution['meaning']})" if "meaning" in solution else ""
-        typer.echo(f"x{meaning}, the mean of the agents:")
+        site = run.manifest.get("site")
+        owner = f"of {site['name']} alone" if site else "the mean of the agents"
+        typer.echo(f"x{meaning}, {owner}:")
         for name, values in rows:
             typer.echo(f"  {name:{width}}  {'  '.join(f'{value: .4g}' for value in values)}")
     elif solution:

@@ -14,7 +14,10 @@ INTERRUPTIONS = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.Cancelled
 
 @contextmanager
 def refuse_unreadable(
-    refusal: type[Exception], description: str, *described: type[Exception]
+    refusal: type[Exception],
+    description: str,
+    *described: type[Exception],
+    passing: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
     """Raise `refusal` in place of every other exception.
 
@@ -22,10 +25,12 @@ def refuse_unreadable(
         refusal: error of the parser; raised inside, it passes.
         description: what cannot be read; the kind of the exception is added to it.
         *described: errors whose messages are sentences already: the refusal repeats them.
+        passing: errors that the caller handles.
     """
+    unchanged: tuple[type[BaseException], ...] = (refusal, *passing, *INTERRUPTIONS)
     try:
         yield
-    except (refusal, *INTERRUPTIONS):
+    except unchanged:
         raise
     except described as cause:
         raise refusal(str(cause)) from None

@@ -1,6 +1,7 @@
 """Agents as peers: one process per site with its own rows, mutual TLS, no server."""
 
 import asyncio
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -120,6 +121,7 @@ def run(
     from ..peers.roster import BadBundle, load_bundle
     from ..peers.roster_acceptance import RosterAcceptance, roster_epochs
     from ..peers.rpc import RpcClient
+    from ..peers.sent_record import record_path
     from ..peers.server import Server
     from ..peers.signed_messages import sign_messages
     from ..peers.signed_statement import StatementSigner
@@ -181,7 +183,7 @@ def run(
 
     async def work(writer: Writer) -> AgentProgress:
         credentials, max_bytes = Credentials(site), max_frame_bytes(agent.largest_layout)
-        async with RpcClient(credentials, max_bytes, limits) as client:
+        async with RpcClient(credentials, max_bytes, limits, instance=os.urandom(8)) as client:
             names: dict[int, str] = {}
 
             def list_names() -> None:
@@ -199,6 +201,7 @@ def run(
                 "sign": partial(sign_messages, signer()) if signed else None,
                 "identity": SiteIdentity(credentials) if agent.masked else None,
                 "ledger_folder": bundle,
+                "sent_path": record_path(bundle, folder),
             }
             make_node = make_epoch_node(make_agent, rounds, client, deadline=deadline, **options)
             site_run = EpochRun(site.me.number, epochs, rounds, make_node, folder)

@@ -27,6 +27,9 @@ class SiteStatus(TypedDict):
     epsilon: NotRequired[float]
     budget: NotRequired[float]
     loss: NotRequired[float]
+    pace: NotRequired[float]  # seconds of a round
+    message: NotRequired[str]  # of a run that has ended, read from its folder
+    folder: NotRequired[str]
 
 
 @final

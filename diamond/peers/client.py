@@ -8,6 +8,8 @@ from . import wire_format
 from .call_errors import Refused, RunMismatch, Unreachable
 from .edge_states import EdgeStates
 from .neighbour_status import NeighbourStatus
+from .receipts import Receipt, read_receipts
+from .sent_record import SentRecord, frame_tag
 from .service import Service
 from .site_agent import Agent
 from .site_checkpoint import OtherRun
@@ -48,11 +50,12 @@ class NeighbourClient:
         timeouts: Timeouts,
         service: Service,
         clock: RunClock,
+        sent: SentRecord,
         signatures: "SignedMessages | None" = None,
     ):
         self.agent, self.digests, self.transport = agent, digests, transport
         self.timeouts, self.service, self.last_tick = timeouts, service, service.last_tick
-        self.clock, self.signatures = clock, signatures
+        self.clock, self.sent, self.signatures = clock, sent, signatures
         self.first_tick = 0  # first tick of this session
         self.wait_records = {j: WaitRecord() for j in agent.neighbours}
         self.neighbour_status = {j: NeighbourStatus() for j in agent.neighbours}
@@ -142,9 +145,18 @@ class NeighbourClient:
         return wire_format.encode_request(MessageRequest(*fixed, consensus_step), kind)
 
     def decode_message(
-        self, j: int, t: int, message: Frame, consensus_step: int = 0, layout: Layout | None = None
+        self,
+        j: int,
+        t: int,
+        message: Frame,
+        consensus_step: int = 0,
+        layout: Layout | None = None,
+        is_stored: bool = False,
     ) -> list[Any]:
-        """Decode a message of j; raises `NeighbourRolledBack` if it is a rollback notice."""
+        """Decode a message of j; raises `NeighbourRolledBack` if it is a rollback notice.
+
+        `is_stored` if this agent has accepted it before, and has it on its disk.
+        """
         envelope = Envelope(self.digests["run"], j, t, consensus_step)
         notice = wire_format.encode_rollback_notice
         if len(message) < MAX_NOTICE_BYTES and message == notice(envelope):
@@ -155,8 +167,13 @@ class NeighbourClient:
             raise NeighbourRolledBack
         is_last = t == self.last_tick and not consensus_step
         expected = () if is_last else self.agent.layout_at(t) if layout is None else layout
-        decode = self.signatures.decode if self.signatures else wire_format.decode
-        return decode(message, envelope, expected)
+        if self.signatures is not None:
+            return self.signatures.decode(message, envelope, expected, is_stored)
+        arrays = wire_format.decode(message, envelope, expected)
+        if not self.clock.negotiates(t):
+            receipt = Receipt(t, consensus_step, frame_tag(message))
+            self.service.outbox.receipts.record(j, receipt)
+        return arrays
 
     async def greet_neighbours(self, edges: EdgeStates | None) -> None:
         """Compare the run with every neighbour that has not finished.
@@ -200,10 +217,24 @@ class NeighbourClient:
         await gather_or_cancel(greet_until_answered(j) for j in others)
 
     async def greet(self, j: int) -> bool:
-        """Try once to greet j."""
+        """Try once to greet j, and learn which messages of this agent j holds."""
+        first, has_more = (self.first_tick, 0), True
+        while has_more:
+            fields = await self._send_greeting(j, first)
+            receipts = read_receipts(fields.get("receipts", []), first)
+            for receipt in receipts:
+                if self.signatures is None or self.signatures.has_signed(j, receipt):
+                    name = self.service.site_name(j)
+                    self.sent.add_report(name, *receipt.place, receipt.digest)
+                first = receipt.exchange, receipt.consensus_step + 1
+            has_more = bool(receipts) and fields.get("more") is True
+        return True
+
+    async def _send_greeting(self, j: int, first: tuple[int, int]) -> dict[str, Any]:
+        """Return the answer of j, with some receipts of messages from `first` on."""
         header = {"kind": "hello", "sender": self.agent.number, "parts": dict(self.digests)}
-        request = wire_format.pack(header | {"within": float(self.timeouts.round)})
-        response = await self.transport.send_request(j, request)
+        header |= {"within": float(self.timeouts.round), "from": first}
+        response = await self.transport.send_request(j, wire_format.pack(header))
         fields, _ = wire_format.unpack(response, MAX_REQUEST_BYTES)
         durable, first_kept = (
             self._check_tick(fields.get(name, 0)) for name in ("durable", "kept")
@@ -217,7 +248,7 @@ class NeighbourClient:
                 f"with --onward"
             )
         self.service.outbox.record_durable(j, durable)
-        return True
+        return fields
 
     def _check_tick(self, tick: Any) -> int:
         if type(tick) is not int or not 0 <= tick <= self.last_tick:

@@ -85,7 +85,7 @@ class Credentials:
     async def watch(self, folder: Path, audit: Audit, seconds: float = WATCH_SECONDS) -> None:
         """Take new files of the bundle in `folder` as soon as they are complete."""
         names = ROSTER, SIGNATURE, CERTIFICATE, KEY
-        seen, refused = file_versions(folder, names), ""
+        seen = refused = file_versions(folder, names)
         while True:
             await asyncio.sleep(seconds)
             if (versions := file_versions(folder, names)) == seen:
@@ -93,11 +93,11 @@ class Credentials:
             try:
                 self.renew(load_bundle(folder), load_signed_roster(folder)[0])
             except BadBundle as cause:  # perhaps half copied: tried again
-                if str(cause) != refused:
-                    refused = str(cause)
+                if versions != refused:
+                    refused = versions
                     audit.record_event(str(folder), f"new files are not used: {cause}")
                 continue
-            seen, refused, roster = versions, "", self.bundle.roster
+            seen, roster = versions, self.bundle.roster
             audit.record_event(
                 str(folder),
                 f"new connections use roster {roster.version} and the certificate that ends on "

@@ -77,7 +77,7 @@ class EdgeStates:
         timeouts: Timeouts,
         wait_records: dict[int, WaitRecord],
         request: RequestFunction,
-        decode: Callable[[int, int, Frame], list[Any]],
+        decode: Callable[..., list[Any]],  # of (neighbour, round, message)
         greet: Callable[[int], Awaitable[Any]],
         run_blocking: BlockingRunner,
         names: SiteNames = NO_NAMES,
@@ -108,7 +108,7 @@ class EdgeStates:
         if vote == DOWN:
             return None
         if vote == UP and (j, t) in self.journal.messages:
-            return self.decode(j, t, self.journal.messages[j, t])
+            return self.decode(j, t, self.journal.messages[j, t], is_stored=True)
         while True:
             try:
                 return await self._receive_if_up(j, t)

@@ -99,12 +99,10 @@ class MaskKeys:
         self.public_keys: dict[int, dict[int, bytes]] = {}  # by receiver and neighbour of it
         self._secret = X25519PrivateKey.generate()
         self._pair_keys: dict[tuple[int, int], bytes] = {}
-        self._log_key = b""
 
-    def open(self, is_resumed: bool) -> bool:
-        """Load the keys of this run, or write new ones; return whether they are new."""
-        is_new = self.path is None or not self._load(self.path)
-        if is_new:
+    def open(self, is_resumed: bool) -> None:
+        """Load the keys of this run, or write new ones."""
+        if self.path is None or not self._load(self.path):
             if is_resumed and self.path is not None:
                 raise OtherRun(
                     f"{self.path} is missing or of another run, without which the same messages "
@@ -112,7 +110,6 @@ class MaskKeys:
                 )
             self.save()
         self.record = self.identity.sign(self._content(self.agent, self.public_key))
-        return is_new
 
     @property
     def is_complete(self) -> bool:
@@ -161,14 +158,6 @@ class MaskKeys:
         if set(signed) != expected or not all(isinstance(r, bytes) for r in signed.values()):
             raise FrameError("keys of other sites than the neighbours of the receiver")
         self.public_keys[receiver] = {j: self._verify(j, record) for j, record in signed.items()}
-
-    @property
-    def log_key(self) -> bytes:
-        """Key of this site alone, by which it tags its messages."""
-        if not self._log_key:
-            derive = HKDF(hashes.SHA256(), CIPHER_BYTES, None, CONTEXT + b"log").derive
-            self._log_key = derive(self._secret.private_bytes_raw())
-        return self._log_key
 
     def pair_key(self, receiver: int, other: int) -> bytes:
         """Return the key that this site shares with another neighbour of a receiver."""

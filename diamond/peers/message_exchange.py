@@ -20,12 +20,13 @@ from .max_consensus import MaxConsensus, NotAgreed
 from .outlier_detection import OutlierDetector
 from .round_deadline import RoundDeadline
 from .round_progress import AgentProgress
+from .sent_record import SentRecord, frame_tag
 from .service import Service
 from .site_agent import Agent
 from .site_names import replace_agent_numbers
 from .site_rollback import RunClock
 from .warm_restart import RestartPoint
-from .wire_format import Envelope, FrameError
+from .wire_format import Envelope, Frame, FrameError
 from .worker_thread import BlockingRunner
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class ExchangeRunner:
         run_blocking: BlockingRunner,
         name: str,
         clock: RunClock,
+        sent: SentRecord,
         round_deadline: RoundDeadline | None = None,
         ledger: PrivacyLedger | None = None,
         signatures: "SignedMessages | None" = None,
@@ -55,7 +57,7 @@ class ExchangeRunner:
         self.agent, self.run, self.service, self.client = agent, run, service, client
         self.edges, self.run_blocking, self.name, self.clock = edges, run_blocking, name, clock
         self.ledger = ledger  # of spent privacy, if messages are private
-        self.signatures = signatures
+        self.sent, self.signatures = sent, signatures
         self.masks = masks  # if messages are masked
         sources, own_index = agent.sources, agent.sources.index(agent.number)
         names = [service.site_name(j) for j in sources]
@@ -311,8 +313,8 @@ class ExchangeRunner:
         try:
             encode = self.signatures.encode if self.signatures else wire_format.encode
             frame = encode(envelope, arrays)
-            if self.masks is not None and arrays and not consensus_step:
-                self.masks.record(t, arrays, frame)
+            if self.signatures is None and not self.clock.negotiates(t):
+                self._record_sent(envelope, arrays, frame)
             self.service.publish(t, frame, consensus_step)
         except (FrameError, LimitExceeded) as cause:
             what = "what it measures" if consensus_step else "its message"
@@ -321,6 +323,17 @@ class ExchangeRunner:
                 f"start again with smaller steps"
             ) from None
         return arrays
+
+    def _record_sent(self, envelope: Envelope, arrays: list[Any], frame: Frame) -> None:
+        """Record a message that is not signed, before it is sent."""
+        t, step = envelope.round, envelope.consensus_step
+        place = t, step, frame_tag(frame), self.clock.round_of(t)
+        if self.masks is None or step or not arrays:
+            return self.sent.record(*place)
+        masks, numbers = self.masks, {self.service.site_name(j): j for j in self.agent.neighbours}
+        masks.prepare(t, arrays)
+        digest_for = lambda name: frame_tag(masks.mask_frame(numbers[name], t, frame))
+        self.sent.record(*place, f"mask {masks.keys.public_key.hex()}", digest_for)
 
     async def _receive_message(self, j: int, t: int) -> list[Any] | None:
         """Return the message of j of exchange t; None if the edge is down."""

@@ -6,26 +6,22 @@ What neighbour j sends to receiver i in exchange t, with integers modulo 2^64 (`
 
 where r_jk is the AES-128-CTR keystream of the key that j and k share for i, at counter t 2^64. An
 outbox has the plain message; masks are added when it is sent, so that a restarted site sends the
-same bits. `masks.log` has a tag of each message before it is sent: another message in its place,
-whose difference the receiver would see, is refused. The log survives a killed process. It is not
-synced: a power cut can lose the last tags.
+same bits. Another message under the same mask, whose difference the receiver would see, is refused
+(`sent_record`).
 """
 
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from ..network import Network
 from ..network.mixing.fixed_point import Words
 from ..network.mixing.masked_mixer import FixedPointMessage, masked_receiver
-from ..privacy.ledger import LedgerMismatch
 from . import wire_format
 from .client import NeighbourClient
 from .mask_agreement import agree_on_keys
@@ -33,8 +29,6 @@ from .mask_keys import MAX_NEIGHBOURS, MaskIdentity, MaskKeys, UnsignedIdentity
 from .site_agent import Agent
 from .wire_format import Envelope, Frame
 from .worker_thread import BlockingRunner
-
-LOG_FILE, TAG_BYTES = "masks.log", 16
 
 
 def keystream(key: bytes, t: int, zeros: bytes, buffer: bytearray | None = None) -> Words:
@@ -53,7 +47,7 @@ class MessageMasks:
 
     def __init__(self, agent: Agent, run: str, identity: MaskIdentity, folder: Path | None = None):
         network = agent.network
-        self._site, self.agent, self.run, self.folder = agent, agent.number, run, folder
+        self._site, self.agent, self.run = agent, agent.number, run
         receivers = {i: masked_receiver(network, i) for i in agent.neighbours}
         _check_degrees(network, agent.neighbours)
         groups = {i: receiver.neighbours for i, receiver in receivers.items()}
@@ -63,22 +57,12 @@ class MessageMasks:
             i: receiver.weights[receiver.neighbours.index(agent.number)]
             for i, receiver in receivers.items()
         }
-        self._tags: dict[int, bytes] = {}
-        self._log: int | None = None  # descriptor of the file
         self._message: tuple[int, FixedPointMessage] | None = None  # of the last exchange
         self._zeros, self._stream = b"", bytearray()
 
     def open(self, is_resumed: bool) -> None:
-        """Load keys and tags of this run, or start them."""
-        is_new = self.keys.open(is_resumed)
-        if self.folder is None:
-            return
-        self._log = os.open(self.folder / LOG_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-        if is_new:
-            os.ftruncate(self._log, 0)
-        content = os.pread(self._log, os.fstat(self._log).st_size, 0)
-        tags = (content[i : i + TAG_BYTES] for i in range(0, len(content), TAG_BYTES))
-        self._tags = {t: tag for t, tag in enumerate(tags) if any(tag)}
+        """Load the keys of this run, or start them."""
+        self.keys.open(is_resumed)
 
     async def agree(self, client: NeighbourClient, run_blocking: BlockingRunner) -> None:
         """Agree on keys with the neighbours of all neighbours, and save them."""
@@ -86,29 +70,9 @@ class MessageMasks:
             await agree_on_keys(self.keys, client)
             await run_blocking(self.keys.save)
 
-    def close(self) -> None:
-        """Close the file of tags."""
-        if self._log is not None:
-            os.close(self._log)
-            self._log = None
-
-    def record(self, t: int, arrays: Sequence[np.ndarray], frame: Frame) -> None:
-        """Record the message of exchange t, of which `frame` is the plain form, before it is sent.
-
-        Raises `LimitExceeded` if a number is too large, `LedgerMismatch` if another message was
-        recorded in its place.
-        """
-        message = self._site.fixed_point_message(arrays)
-        nonce = t.to_bytes(12, "big")
-        tag = AESGCM(self.keys.log_key).encrypt(nonce, b"", frame)  # GMAC: told apart, not sent
-        if self._tags.setdefault(t, tag) != tag:
-            raise LedgerMismatch(
-                f"the message of exchange {t} is not the one that was sent before the restart, and "
-                f"both have the same mask: it is not sent; start all sites with --restart"
-            )
-        if self._log is not None:
-            os.pwrite(self._log, tag, t * TAG_BYTES)
-        self._message = t, message
+    def prepare(self, t: int, arrays: Sequence[np.ndarray]) -> None:
+        """Prepare the message of exchange t; raise `LimitExceeded` if a number is too large."""
+        self._message = t, self._site.fixed_point_message(arrays)
 
     def mask_frame(self, receiver: int, t: int, frame: Frame) -> Frame:
         """Return the masked message for one receiver; `frame` is the plain message."""

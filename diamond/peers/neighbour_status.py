@@ -61,6 +61,8 @@ def validate_status(document: Mapping[str, Any], agents: int) -> SiteStatus:
     )
     if liars := numbers("liars"):
         status["liars"] = liars
+    if "pace" in document:
+        status["pace"] = _check_number(document["pace"])
     if "epsilon" in document:
         status["epsilon"] = _check_number(document["epsilon"])
         status["budget"] = _check_number(document["budget"])

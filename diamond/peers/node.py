@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakSet
 
 from ..hardware.program_cache import compile_once
-from ..privacy.ledger import BudgetExhausted, LedgerMismatch, open_ledger
+from ..privacy.ledger import BudgetExhausted, open_ledger
 from ..privacy.private_runs import ledger_terms
 from ..schedules.deferred import deferred_names
 from . import warm_restart
@@ -32,6 +32,7 @@ from .message_exchange import ExchangeRunner
 from .node_status import describe_node
 from .round_deadline import make_deadline
 from .round_progress import AgentProgress
+from .sent_record import RECORD_FILE, SentRecord
 from .service import Service
 from .shutdown import Halted, Shutdown
 from .site_agent import Agent
@@ -88,6 +89,7 @@ class Node:
     entry: EpochEntry | None = None  # where an epoch begins at this agent, see `epoch_run`
     total_rounds: int | None = None  # of the run, if the epoch ends before
     ledger_folder: Path | None = None  # of spent privacy, beside the site's key
+    sent_path: Path | None = None  # record of sent messages; None: in the folder
 
     def __post_init__(self) -> None:
         start = "onward" if warm_restart.is_warm_restart(self.folder) else "anew"
@@ -107,16 +109,21 @@ class Node:
             self.folder,
             self.names,
         )
-        self.signatures = self.sign(self) if self.sign else None
+        self.sent = SentRecord(
+            self.sent_path or (self.folder and self.folder / RECORD_FILE),
+            self.run_digest,
+            _remedy(self.sign is not None, self.agent.masked is not None),
+        )
+        self.signatures = self.service.signatures = self.sign(self) if self.sign else None
         fixed = self.agent, self.digests, self.transport, self.timeouts, self.service
-        self.client = NeighbourClient(*fixed, self.clock, self.signatures)
+        self.client = NeighbourClient(*fixed, self.clock, self.sent, self.signatures)
         self.wait_records = self.client.wait_records
         self.neighbour_status = self.client.neighbour_status
         self.seconds = 0.0  # of rounds, and of waiting for background work
         self.evaluation_inputs = EvaluationInputs([], 0.0, 0.0)
         self.compile_seconds = 0.0  # before the first round
         self.greeting_seconds = 0.0  # until all neighbours had answered
-        self.t = 0  # finished rounds
+        self.t = self.first_round = 0  # finished rounds, and those before this session
         self.progress: AgentProgress | None = None  # state of the agent
         self.shutdown = Shutdown(self.timeouts.connect)
         self.before_round: Callable[[], Awaitable[None]] | None = None  # delays the next round
@@ -135,6 +142,7 @@ class Node:
             *peers,
             self.name,
             self.clock,
+            self.sent,
             self.round_deadline,
             self.ledger,
             self.signatures,
@@ -190,6 +198,7 @@ class Node:
     async def run(self) -> AgentProgress:
         """Run all rounds, from the checkpoint if any; return once no neighbour needs more."""
         progress = self.checkpoints.restore()
+        self.sent.open(self.client.first_tick)
         if self.masks is not None:
             self.masks.open(is_resumed=progress.clock > 0)
         try:
@@ -224,7 +233,7 @@ class Node:
             if self.agent.first_round < progress.clock and progress.t < self.rounds:
                 await self.checkpoints.save(progress, self.service.outbox.copy())
             raise Halted(f"stopped after round {progress.t} of {self.rounds}, as asked") from None
-        except (FloatingPointError, RunFailed, BudgetExhausted, LedgerMismatch) as error:
+        except (FloatingPointError, RunFailed, BudgetExhausted) as error:
             self.service.fail(str(error))
             await asyncio.sleep(self.timeouts.connect)  # so that the neighbours receive it
             raise
@@ -235,8 +244,6 @@ class Node:
                 self.round_deadline.close()
             if self.edges:
                 await self.edges.close()
-            if self.masks is not None:
-                self.masks.close()
         return progress
 
     async def _start(self, progress: AgentProgress) -> AgentProgress:
@@ -260,6 +267,7 @@ class Node:
             self.seconds += _loop_time() - start
         self.evaluation_inputs = EvaluationInputs([], self.seconds, self.seconds_waited)
         self.t, self.progress = progress.t, progress
+        self.first_round = progress.t
         if self.on_round is not None:
             key = f"{self.run_digest}-look"
             await self.run_blocking(compile_once, key, self.on_round, progress)
@@ -356,6 +364,12 @@ class Node:
     async def answer_request(self, sender: int, request: Frame) -> Frame | Publisher:
         """See `Service.answer_request`."""
         return await self.service.answer_request(sender, request)
+
+
+def _remedy(is_signed: bool, is_masked: bool) -> str:
+    """Return what helps if a site cannot compute the messages again that it has sent."""
+    renew = "renew its keys (`diamond net renew`) and " * is_signed
+    return f"{renew}start all sites with {'--restart' if is_signed or is_masked else '--onward'}"
 
 
 def _loop_time() -> float:

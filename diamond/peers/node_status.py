@@ -24,6 +24,7 @@ def describe_node(node: "Node") -> dict[str, Any]:
     away = sorted({*edges.absent} | late) if edges else []
     position = {"agent": node.agent.number, "round": node.t, "rounds": node.planned_rounds}
     status: dict[str, Any] = position | {"state": state, "waiting": waiting, "away": away}
+    status["pace"] = node.seconds / max(1, node.t - node.first_round)
     if node.ledger is not None:
         status |= {"epsilon": node.ledger.spent, "budget": node.ledger.terms.epsilon}
     if node.signatures is not None:

@@ -6,6 +6,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from .message_store import MessageKey, StoredMessage
+from .receipts import Receipts
 from .wire_format import Frame
 
 NEVER = 2**31  # beyond any run
@@ -32,6 +33,7 @@ class Outbox:
         self.frames: dict[MessageKey, Frame | StoredMessage] = {}
         self._reads: WeakValueDictionary[StoredMessage, np.ndarray] = WeakValueDictionary()
         self.complete_from = 0  # first round whose messages are all on the disk
+        self.receipts = Receipts(self.durable)  # of the neighbours' messages
 
     @property
     def first_round(self) -> int:
@@ -69,6 +71,7 @@ class Outbox:
         """Record that the neighbour will never request rounds before `durable`."""
         if durable > self.durable[neighbour]:
             self.durable[neighbour] = durable
+            self.receipts.drop_before(neighbour, durable)
             self.drop_unneeded()
 
     def drop_unneeded(self) -> None:
@@ -86,6 +89,7 @@ class Outbox:
         """Return a copy for a checkpoint that is written while rounds continue."""
         copy = Outbox(self.durable, self.is_unneeded)
         copy.durable, copy.frames = dict(self.durable), dict(self.frames)
+        copy.receipts = self.receipts.copy()
         return copy
 
     def replace_by_locations(self, places: Mapping[MessageKey, StoredMessage]) -> None:

@@ -2,7 +2,7 @@
 
     8 bytes    length of the content
     4 bytes    number of the request, which its response repeats
-    1 byte     kind: a request, a response, or a refusal
+    1 byte     kind: a request, a response, a refusal, or a probe whether the other end lives
 
 Many requests can be in flight, and their responses come in any order. A packet is read into its own
 memory and written without a copy.
@@ -18,7 +18,7 @@ import numpy as np
 from .wire_format import ALIGNMENT
 
 HEADER = struct.Struct("<QIB")
-RESPONSE, REFUSED, RUN_MISMATCH, RUN_FAILED, OUTDATED_ROSTER, UNREADABLE, REQUEST = range(7)
+RESPONSE, REFUSED, RUN_MISMATCH, RUN_FAILED, OUTDATED_ROSTER, UNREADABLE, REQUEST, PROBE = range(8)
 SCRATCH_BYTES = 2**16  # read before the length of a packet is known
 CHUNK_BYTES = 2**18  # passed to the connection at once
 MAX_REFUSAL_BYTES = 4096

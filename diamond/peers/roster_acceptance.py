@@ -103,8 +103,9 @@ class RosterAcceptance:
         if added[0].from_round < earliest:
             raise BadBundle(
                 f"roster {roster.version} holds from round {added[0].from_round}; this site is in "
-                f"round {run.node.t}, too late for all sites to know: name a round from {earliest} "
-                f"on"
+                f"round {run.node.t}, too late for all sites to know: repeat `diamond net change` "
+                f"with a --from-round so far after {earliest} that its files are copied before, or "
+                f"`diamond net stop` a site until they are"
             )
         save_accepted(self.folder, signed)
         self.signed = signed

@@ -6,16 +6,19 @@ connections that it has dialed (`routes`): then both ends ask and answer on one 
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from typing import Any, Protocol
 
+from .audit import LOG
 from .call_errors import OutdatedRoster, Refused, RunFailed, RunMismatch, Unreachable
 from .connection_errors import describe_error
 from .credentials import Credentials, as_credentials
 from .dialing import dial
 from .packet_stream import (
     OUTDATED_ROSTER,
+    PROBE,
     REFUSED,
     REQUEST,
     RESPONSE,
@@ -46,7 +49,8 @@ class RpcClient:
     """Client of the neighbours of this site; responses have at most `max_bytes` bytes.
 
     It can also call the site itself, at its roster address or at `own_address`. `answering_end`,
-    set by a server, answers neighbours on dialed connections.
+    set by a server, answers neighbours on dialed connections. `instance` is the random number of a
+    process that runs the site (`session`); operators' commands have none.
     """
 
     def __init__(
@@ -55,7 +59,9 @@ class RpcClient:
         max_bytes: int,
         timeouts: Timeouts = Timeouts(),
         own_address: str | None = None,
+        instance: bytes = b"",
     ):
+        self.instance, self.has_rival = instance, False
         self.credentials = as_credentials(bundle)
         self.answering_end: AnsweringEnd | None = None
         self._kept_connected: set[int] = set()  # neighbours with a task of `shared_connections`
@@ -233,6 +239,7 @@ class RpcConnection:
         if self.own_address and self.number == bundle.me.number:
             route = route._replace(member=replace(route.member, address=self.own_address))
         opening = {"kind": "open", "roster": bundle.roster.version}
+        opening |= {"instance": self.client.instance} if self.client.instance else {}
         answering_end = self.client.answering_end if route.is_shared else None
         try:
             async with asyncio.timeout(self.timeouts.connect):
@@ -266,12 +273,30 @@ class RpcConnection:
         raise Unreachable(reason) from (OutdatedRoster(reason) if code == OUTDATED_ROSTER else None)
 
     def _on_packet(self, number: int, code: int, body: memoryview) -> None:
+        if code == PROBE:
+            self._answer_probe()
+            return
         if number == self._subscription[0]:
             self._on_subscription_packet(self._subscription[1], code, body)
             return
         pending = self._pending.get(number)
         if pending is not None and not pending.done():
             pending.set_result((code, body))
+
+    def _answer_probe(self) -> None:
+        """Show that this process lives to a neighbour that another process has connected to."""
+        site = self.client.credentials.bundle
+        ping = pack({"kind": "ping", "sender": site.me.number})
+        if self._packets is not None:
+            with suppress(ConnectionError):
+                self._packets.try_send(next(self._request_numbers), REQUEST, ping)
+        if not self.client.has_rival:
+            self.client.has_rival = True
+            LOG.warning(
+                f"another process with the keys of {site.me.name} has connected to "
+                f"{site.roster.members[self.number].name}: stop one of the two; if you have not "
+                f"started it, the keys are stolen, and `diamond net renew --revoke` rejects them"
+            )
 
     def _on_subscription_packet(
         self, subscription: Subscription, code: int, body: memoryview

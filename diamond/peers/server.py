@@ -236,6 +236,12 @@ class Server:
             if find_holder(session.certificate, self._bundle.roster) is None:
                 self._close(session, f"its key is not in roster {self._bundle.roster.version}")
 
+    def find_rivals(self, session: Session, member: Member) -> list[Session]:
+        """Return the sessions of other processes of the member; operators' commands are none."""
+        same = [s for s in self.sessions if s.member and s.member.number == member.number]
+        known = {b"", session.instance} if session.instance else {s.instance for s in same}
+        return [s for s in same if s.instance not in known]
+
     def add_session(self, session: Session) -> None:
         """Add a connection of a member; close its oldest if there are too many."""
         assert session.member is not None

@@ -13,6 +13,7 @@ from .edge_states import EdgeStates
 from .edge_votes import STUCK, encode_vote
 from .handshake import describe_differences
 from .outbox import MessageDiscarded, Outbox
+from .receipts import read_place
 from .site_names import NO_NAMES, SiteNames, site_name
 from .subscription import Publisher
 from .timeouts import Timeouts
@@ -21,6 +22,7 @@ from .worker_thread import BlockingRunner
 
 if TYPE_CHECKING:
     from .message_masks import MessageMasks
+    from .signed_messages import SignedMessages
 
 OverviewAnswer = Callable[[int, Mapping[str, Any]], Awaitable[Frame]]  # of (sender, query)
 
@@ -58,6 +60,7 @@ class Service:
         self.open_connections: Callable[[], list[int]] = list  # neighbours that can be asked
         self.answer_overview: OverviewAnswer | None = None  # signed statuses of many sites
         self.masks: MessageMasks | None = None  # if messages are masked
+        self.signatures: SignedMessages | None = None  # if messages are signed
         self.receive_roster: Callable[[int, Mapping[str, Any]], Frame] | None = None
         self._finish_lock = asyncio.Lock()
         self._change = asyncio.Event()
@@ -99,7 +102,8 @@ class Service:
                 self._response_limits[sender] = within
             first_kept = self.outbox.durable[sender]
             response = {"kind": "hello", "durable": self.durable, "kept": first_kept}
-            return wire_format.pack(response)
+            receipts, has_more = self.outbox.receipts.page(sender, read_place(header.get("from")))
+            return wire_format.pack(response | {"receipts": receipts, "more": has_more})
         if str(header.get("kind")).startswith("mask key"):
             return await self._answer_key_request(sender, header)
         message_request = wire_format.decode_request(header)
@@ -154,6 +158,12 @@ class Service:
     def _message_for(self, j: int, t: int, consensus_step: int = 0) -> Frame | None:
         """Return the message of exchange t as neighbour j gets it."""
         frame = self.outbox.get(t, consensus_step)
+        if self.signatures is not None and frame is not None:
+            envelope = Envelope(self.digests["run"], self.agent, t, consensus_step)
+            renewed = self.signatures.renew(frame, envelope)
+            if renewed is not frame:
+                self.outbox.add_message(t, renewed, consensus_step)
+            return renewed
         if self.masks is None or frame is None or consensus_step or t == self.last_tick:
             return frame
         return self.masks.mask_frame(j, t, frame)

@@ -1,8 +1,13 @@
-"""Session of one connection to this site, unauthenticated until its first packet is read."""
+"""Session of one connection to this site, unauthenticated until its first packet is read.
+
+Each process of a site has a random instance number, which it sends first. If a member has a session
+of another instance, that one is probed: if it lives, the bundle is used twice, and the newcomer is
+refused; if it is silent, its process is dead, and the newcomer takes its place.
+"""
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from cryptography import x509
@@ -14,6 +19,7 @@ from .packet_stream import (
     CHUNK_BYTES,
     MAX_REFUSAL_BYTES,
     OUTDATED_ROSTER,
+    PROBE,
     REFUSED,
     REQUEST,
     RESPONSE,
@@ -35,6 +41,8 @@ ERROR_CODES: dict[type[Exception], int] = {
     Refused: REFUSED,
 }
 GRACE_SECONDS = 1.0  # for the other end to read why its connection is closed
+PROBE_SECONDS = 3.0  # in which a process that lives answers a probe
+MAX_INSTANCE_BYTES = 16
 
 
 class SessionServer(Protocol):
@@ -48,6 +56,10 @@ class SessionServer(Protocol):
 
     def find_member(self, certificate: x509.Certificate, roster_version: int) -> Member:
         """Return the holder of this certificate with that roster; or raise `Refused`."""
+        ...
+
+    def find_rivals(self, session: "Session", member: Member) -> "list[Session]":
+        """Return the sessions of other processes of the member."""
         ...
 
     def add_session(self, session: "Session") -> None:
@@ -84,6 +96,8 @@ class Session:
         self.server, self.address, self.expected = server, address, expected
         self.member: Member | None = None
         self.certificate: x509.Certificate | None = None
+        self.instance = b""  # of the process at the other end, if it runs the site
+        self.sign_of_life = asyncio.Event()  # set by each request
         self.packets = packets or PacketStream(MAX_REQUEST_BYTES, self.on_packet)
         self.authenticated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if packets is None:
@@ -93,7 +107,7 @@ class Session:
         self.unread_responses = 0  # long responses that the other end has yet to read
         self.pending_pushes: list[asyncio.Task[Any]] = []  # pending messages
         self.timer: Any = None
-        self.is_started = self.is_evicted = False
+        self.is_started = self.is_evicted = self.is_probing = False
 
     @property
     def source(self) -> str:
@@ -113,9 +127,12 @@ class Session:
     def on_packet(self, number: int, code: int, body: memoryview) -> None:
         """Handle a packet: the proof of identity first, then requests."""
         if self.member is None:
-            if not self.authenticated.done():
+            if self.is_probing:
+                self.packets.abort(ConnectionAbortedError("a request before it was admitted"))
+            elif not self.authenticated.done():
                 self._authenticate(number, body)
             return
+        self.sign_of_life.set()
         if code != REQUEST or not self.server.admits_request(self):
             self.packets.abort(ConnectionAbortedError("too many requests at once"))
             return
@@ -195,15 +212,63 @@ class Session:
             if self.expected not in (None, member.number):
                 raise Refused(f"{member.name} is not the site that this connection leads to")
         except (Refused, FrameError) as reason:
-            code = ERROR_CODES.get(type(reason), UNREADABLE)
-            self.packets.write_small(number, code, str(reason).encode()[:MAX_REFUSAL_BYTES])
-            self.authenticated.set_exception(reason)
+            self._reject(number, reason)
             return
-        self.admit(member, certificate, expires)
-        self.packets.write_small(number, RESPONSE, b"")
-        self.authenticated.set_result(None)
-        if header.get("answers") is True:
-            self.server.attach_client(self)
+        if isinstance(instance := header.get("instance"), bytes):
+            self.instance = instance[:MAX_INSTANCE_BYTES]
+
+        def accept() -> None:
+            self.admit(member, certificate, expires)
+            self.packets.write_small(number, RESPONSE, b"")
+            self.authenticated.set_result(None)
+            if header.get("answers") is True:
+                self.server.attach_client(self)
+
+        if rivals := self.server.find_rivals(self, member):
+            self.is_probing = True
+            self.server.start_task(self._replace_rivals(number, member, rivals, accept))
+        else:
+            accept()
+
+    def _reject(self, number: int, reason: Refused | FrameError) -> None:
+        code = ERROR_CODES.get(type(reason), UNREADABLE)
+        self.packets.write_small(number, code, str(reason).encode()[:MAX_REFUSAL_BYTES])
+        self.authenticated.set_exception(reason)
+
+    async def _replace_rivals(
+        self, number: int, member: Member, rivals: "list[Session]", accept: Callable[[], None]
+    ) -> None:
+        """Accept this connection if the other processes of the member are dead."""
+        answers = await asyncio.gather(*(rival.lives() for rival in rivals))
+        living = [rival for rival, is_alive in zip(rivals, answers) if is_alive]
+        for rival in rivals:
+            if rival not in living:
+                rival.packets.abort(ConnectionAbortedError("another process took its place"))
+        if self.authenticated.done() or self.packets.closed.done():
+            return
+        if living:
+            places = " and ".join(rival.address for rival in living)
+            self._reject(
+                number,
+                Refused(
+                    f"{member.name} runs already, with the same keys, at {places}, and two "
+                    f"processes of one site would contradict each other: stop one of them, and "
+                    f"remove the bundle from its machine"
+                ),
+            )
+        else:
+            accept()
+
+    async def lives(self) -> bool:
+        """Return whether the process at the other end answers a probe."""
+        self.sign_of_life.clear()
+        try:
+            self.packets.try_send(0, PROBE, b"")
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self.sign_of_life.wait()
+        except (ConnectionError, TimeoutError):
+            return False
+        return True
 
     def admit(self, member: Member, certificate: x509.Certificate, expires: float) -> None:
         """Answer `member` on this connection until its certificate expires."""

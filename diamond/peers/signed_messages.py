@@ -7,12 +7,17 @@ key signed two different digests for one exchange, both statements are a proof: 
 run folder, passed on with every later message, and the site that signed is out from the next
 exchange on: its messages are not used.
 
+A revoked key makes no statement any more: a site signs its stored messages again by its new key
+before it sends them, and statements of a revoked key that others pass on are ignored. Messages that
+this site accepted before the revocation, and has on its disk, remain accepted.
+
 Votes about absent neighbours and the negotiation of a rollback are not signed: a site that was
 killed may answer them differently.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,15 +43,17 @@ from .equivocation_proof import (
     write_proof,
 )
 from .reachability import all_neighbours
+from .receipts import Receipt, Receipts
+from .sent_record import SentRecord
 from .signed_statement import (
     Identity,
+    RevokedKey,
     Slot,
     Statement,
     StatementSigner,
     digest_of,
     read_statement,
 )
-from .signing_record import SigningRecord
 from .site_names import SiteNames, site_name
 from .wire_format import Envelope, Frame, FrameError, Layout
 
@@ -77,6 +84,8 @@ class SignedMessages:
         signer: StatementSigner,
         neighbours: Neighbours,
         folder: Path | None,
+        record: SentRecord,
+        receipts: Receipts,
         audit: Audit,
         names: SiteNames,
         round_of: Callable[[int], int],
@@ -85,9 +94,10 @@ class SignedMessages:
         self.agent, self.run, self.signer = agent, run, signer
         self.neighbours, self.folder, self.audit, self.names = neighbours, folder, audit, names
         self.round_of, self.is_signed = round_of, is_signed
-        self.record = SigningRecord(folder)
+        self.record, self.receipts = record, receipts
         self.proven: dict[int, ProvenLie] = {}
         self._newest = 0  # exchange
+        self._versions: dict[tuple[int, int], int] = {}  # of the keys that signed own messages
         self._identities: dict[tuple[int, int], tuple[Identity, bytes]] = {}  # by number, version
         self._held: dict[Slot, Statement] = {}
         self._queue: deque[tuple[Statement, int]] = deque(maxlen=MAX_QUEUED)  # with hops
@@ -127,25 +137,59 @@ class SignedMessages:
             return wire_format.encode(envelope, arrays)
         return wire_format.encode(envelope, arrays, lambda parts: self._attach(envelope, parts))
 
-    def decode(self, frame: Frame, envelope: Envelope, expected: Layout) -> list[Any]:
-        """Decode a message whose statement its sender must have signed."""
+    def decode(
+        self, frame: Frame, envelope: Envelope, expected: Layout, is_stored: bool = False
+    ) -> list[Any]:
+        """Decode a message whose statement its sender must have signed.
+
+        `is_stored` if the message was accepted before and its key may be revoked since.
+        """
         if not self.is_signed(envelope.round):
             return wire_format.decode(frame, envelope, expected)
-        read = lambda attachment, content: self._read(envelope, attachment, content)
+
+        def read(attachment: bytes, content: memoryview) -> None:
+            try:
+                self._read(envelope, attachment, content)
+            except RevokedKey as cause:
+                if not is_stored:
+                    raise FrameError(str(cause)) from None
+
         return wire_format.decode(frame, envelope, expected, read)
 
-    def _attach(self, envelope: Envelope, parts: Sequence[Any]) -> bytes:
+    def renew(self, frame: Frame, envelope: Envelope) -> Frame:
+        """Return a message of this site, signed again if its key was renewed since."""
+        self.signer.refresh()
         place = envelope.round, envelope.consensus_step
-        own = self.signer.sign(self.run, *place, digest_of(*parts))
-        self.record.record(own, self.round_of(envelope.round))
+        if not self.is_signed(envelope.round) or self._versions.get(place) == self.signer.version:
+            return frame
+        header, content = wire_format.unpack(frame, len(frame))
+        attached = msgpack.unpackb(header["attached"])
+        if attached[0] != self.signer.version:
+            attached[:3] = self._sign(envelope, content)
+            frame = wire_format.pack(header | {"attached": msgpack.packb(attached)}, content)
+        self._versions[place] = self.signer.version
+        return frame
+
+    def _attach(self, envelope: Envelope, parts: Sequence[Any]) -> bytes:
+        signature = self._sign(envelope, *parts)
+        self._versions[envelope.round, envelope.consensus_step] = self.signer.version
+        while len(self._versions) > MAX_HELD:
+            del self._versions[next(iter(self._versions))]
         self._newest = max(self._newest, envelope.round)
         statements, certificates = self._take_queued()
         proofs = [
             [lie.proof.identity.encoded(), *map(_fields, lie.proof[2:])]
             for lie in list(self.proven.values())[-MAX_PROOFS:]
         ]
-        signature = own.version, own.signature, self.signer.certificate
         return msgpack.packb([*signature, statements, certificates, proofs])
+
+    def _sign(self, envelope: Envelope, *parts: Any) -> tuple[int, bytes, bytes]:
+        """Sign the arrays of a message; return the key's version, the signature and certificate."""
+        place = envelope.round, envelope.consensus_step
+        own = self.signer.sign(self.run, *place, digest_of(*parts))
+        key = f"key of roster {own.version}"
+        self.record.record(*place, own.digest, self.round_of(envelope.round), key)
+        return own.version, own.signature, self.signer.certificate
 
     def _take_queued(self) -> tuple[list[Any], list[bytes]]:
         """Return the statements to pass on, and certificates that a neighbour may not have."""
@@ -168,7 +212,9 @@ class SignedMessages:
     def _read(self, envelope: Envelope, attachment: bytes, content: memoryview) -> None:
         """Verify the statement about a message of a neighbour, and compare those it passes on."""
         j, exchange = envelope.sender, envelope.round
-        with refuse_unreadable(FrameError, "its signature cannot be read", Refused):
+        with refuse_unreadable(
+            FrameError, "its signature cannot be read", Refused, passing=(RevokedKey,)
+        ):
             version, signature, certificate, passed_on, certificates, proofs = msgpack.unpackb(
                 attachment, max_ext_len=0
             )
@@ -185,17 +231,33 @@ class SignedMessages:
             if not identity.has_signed(statement):
                 raise FrameError("its signature is not of this message")
         self._newest = max(self._newest, exchange)
+        self.receipts.record(j, Receipt(*statement[3:6], version, signature))
         self._compare(statement, 0)
         try:
             for encoded in certificates:
-                self._identify(encoded)
+                with suppress(RevokedKey):
+                    self._identify(encoded)
             for passed_on_statement, hops in entries:
-                self._receive_passed_on(passed_on_statement, hops)
+                with suppress(RevokedKey):
+                    self._receive_passed_on(passed_on_statement, hops)
             for encoded, first, second in pairs:
-                self._receive_proof(encoded, first, second)
+                with suppress(RevokedKey):
+                    self._receive_proof(encoded, first, second)
         except (Refused, BadProof) as cause:
             name = site_name(self.names, j)
             self.audit.record_event(name, f"passed on a false statement: {cause}")
+
+    def has_signed(self, j: int, receipt: Receipt) -> bool:
+        """Return whether this site signed by its key what neighbour j reports to hold."""
+        place = receipt.version, self.agent, *receipt.place
+        statement = Statement(self.run, *place, receipt.digest, receipt.signature)
+        if receipt.version != self.signer.version:
+            return False  # an earlier key may have signed another message
+        if is_own := self._identify(self.signer.certificate).has_signed(statement):
+            return is_own
+        reason = "reports a message of this site that the site did not sign"
+        self.audit.record_event(site_name(self.names, j), reason)
+        return False
 
     def _identify(self, certificate: bytes, expected: int | None = None) -> Identity:
         number, identity = self.signer.identify(certificate)
@@ -212,7 +274,7 @@ class SignedMessages:
         if statement.signer == self.agent or known is None:  # the neighbours know its own key
             return
         if held is None or held.digest != statement.digest:
-            if not known[0].has_signed(statement):
+            if not self._identify(known[1]).has_signed(statement):
                 raise Refused(f"{site_name(self.names, statement.signer)} did not sign it")
             self._compare(statement, hops)
 
@@ -257,7 +319,10 @@ def sign_messages(signer: StatementSigner, node: "Node") -> SignedMessages:
     agent, clock, audit = node.agent, node.clock, node.service.audit
     place = agent.number, node.run_digest, signer, all_neighbours(agent.links)
     is_signed = lambda exchange: not clock.negotiates(exchange)
-    return SignedMessages(*place, node.folder, audit, node.names, clock.round_of, is_signed)
+    records = node.sent, node.service.outbox.receipts
+    return SignedMessages(
+        *place, node.folder, *records, audit, node.names, clock.round_of, is_signed
+    )
 
 
 def _fields(statement: Statement) -> list[Any]:

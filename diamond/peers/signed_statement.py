@@ -27,6 +27,10 @@ DIGEST_BYTES, MAX_SIGNATURE_BYTES = 32, 80
 Slot = tuple[int, int, int, int]  # signer, version, exchange, consensus step
 
 
+class RevokedKey(Refused):
+    """Error: a certificate is of the authority, but no site of the roster has its key any more."""
+
+
 class Statement(NamedTuple):
     """Digest of the message of `signer` in an exchange, with its signature."""
 
@@ -118,12 +122,16 @@ class StatementSigner:
         self.version = read_identity(certificate).version
         self._source = bundle.key, bundle.certificate
 
-    def sign(self, run: str, exchange: int, consensus_step: int, digest: bytes) -> Statement:
-        """Sign the statement that this site's message has that digest."""
+    def refresh(self) -> Bundle:
+        """Use the newest key of this site, and return its credentials."""
         bundle = self.bundle()
         if (bundle.key, bundle.certificate) != self._source:
             self._use(bundle)
-        place = bundle.me.number, exchange, consensus_step
+        return bundle
+
+    def sign(self, run: str, exchange: int, consensus_step: int, digest: bytes) -> Statement:
+        """Sign the statement that this site's message has that digest."""
+        place = self.refresh().me.number, exchange, consensus_step
         statement = Statement(run, self.version, *place, digest)
         signature = self._key.sign(statement.signed_bytes(), SIGNATURE_ALGORITHM)
         return statement._replace(signature=signature)
@@ -139,6 +147,6 @@ class StatementSigner:
             identity = read_identity(verify_certificate(certificate, bundle.ca))
             holder = find_holder(identity.certificate, bundle.roster)
             if holder is None or holder.name != identity.site:
-                raise Refused("its certificate is not of a site of this roster")
+                raise RevokedKey("its certificate is not of a site of this roster")
             found = self._holders[1][certificate] = holder.number, identity
         return found

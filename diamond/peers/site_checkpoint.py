@@ -21,6 +21,7 @@ from .round_progress import AgentProgress, RollbackState
 STATE_FOLDER, MESSAGE_FOLDER, FINISHED_FILE = "checkpoint", "messages", "finished.json"
 # Prefixes of the arrays of rollback states.
 RECENT_PREFIX, LOWEST_PREFIX, START_PREFIX = ".recent", ".lowest", ".start"
+RECEIPTS = ".receipts"
 
 
 # Arrays of an `AgentProgress`, by the names in any run's checkpoint: state, cost, channel states.
@@ -48,6 +49,7 @@ def save(
     for prefix, saved in states.items():
         leaves = pytrees.named_leaves(_SavedArrays(saved.state, None, saved.channel_states))
         arrays |= {f"{prefix}{name}": leaf for name, leaf in leaves.items()}
+    arrays[RECEIPTS] = outbox.receipts.to_array()
     durable = {str(j): d for j, d in outbox.durable.items()}
     estimates = resolved_values.to_json(progress.estimates)
     counts = message_store.count_messages(outbox.frames | places)
@@ -87,6 +89,8 @@ def restore(
                 if is_of_run:
                     first = 0 if is_complete else tick_of(round)
                     outbox.restore(frames, saved.notes["durable"], first)
+                    if RECEIPTS in saved.arrays:  # the first release wrote none
+                        outbox.receipts.restore(saved.arrays[RECEIPTS])
         except DamagedCheckpoint as error:
             moved = [
                 (file, unused_path(file)) for file in checkpoint.checkpoint_files(states, round)

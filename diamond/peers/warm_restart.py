@@ -19,7 +19,6 @@ from ..interface.member_changes import mean_point
 from ..records import checkpoint
 from ..records.checkpoint import DamagedCheckpoint
 from ..records.folder_recovery import unused_path
-from .signing_record import carry_record
 from .site_checkpoint import STATE_FOLDER, OtherRun
 
 START_FOLDER = "start"  # subfolder with a checkpoint of round 0
@@ -39,7 +38,6 @@ def prepare_folder(folder: Path) -> Path | None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     checkpoint.save(fresh / START_FOLDER, 0, _last_point(folder), {})
-    carry_record(folder, fresh)
     aside = unused_path(folder) if folder.exists() else None
     if aside is not None:
         folder.rename(aside)

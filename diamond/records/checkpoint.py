@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.parsing import refuse_unreadable
+from .write_check import detect_full_disk
 
 RETAINED = 2
 CHECKPOINT_FILE = re.compile(r"\d+\.(json|safetensors)(\.tmp)?")  # files set aside do not match
@@ -104,7 +105,7 @@ def replace_file(path: Path, *content: Any, durable: bool = True) -> None:
     If `durable` is true, the new name is on the disk before this function returns.
     """
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as stream:
+    with detect_full_disk(path), temporary.open("wb") as stream:
         stream.writelines(content)
         stream.flush()
         os.fsync(stream.fileno())

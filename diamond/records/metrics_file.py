@@ -10,6 +10,7 @@ import numpy as np
 
 from .checkpoint import replace_file
 from .strict_json import dumps, restore_nan
+from .write_check import detect_full_disk
 
 Entry = dict[str, float]
 AgentValues = Mapping[str, Any]  # one value per agent in each; None if unknown
@@ -23,12 +24,12 @@ class MetricsFile:
 
     def append(self, entry: Entry, per_agent: AgentValues) -> None:
         """Append an evaluation in one write."""
-        with self.path.open("ab", buffering=0) as stream:
+        with detect_full_disk(self.path), self.path.open("ab", buffering=0) as stream:
             stream.write(format_line(entry, per_agent) + b"\n")
 
     def sync(self) -> None:
         """Flush the appended lines to the disk."""
-        with self.path.open("rb") as stream:
+        with detect_full_disk(self.path), self.path.open("rb") as stream:
             os.fsync(stream.fileno())
 
     def lines(self) -> list[dict[str, Any]]:

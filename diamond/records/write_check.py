@@ -3,13 +3,30 @@
 import errno
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 MIN_FREE_BYTES = 2**22  # minimum number of free bytes
 
 
+class DiskFull(OSError):
+    """Error: a file of a run could not be written completely; the run can be continued."""
+
+
 class NotWritable(OSError):
     """Error: a run cannot be written to this place."""
+
+
+@contextmanager
+def detect_full_disk(path: Path) -> Iterator[None]:
+    """Raise `DiskFull` with the name of the file if its disk is full."""
+    try:
+        yield
+    except OSError as cause:
+        if cause.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DiskFull(cause.errno, cause.strerror, str(path)) from None
 
 
 def check_writable(path: Path, size: int = 0) -> None:

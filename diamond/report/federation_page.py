@@ -29,6 +29,9 @@ class SiteGraph(NamedTuple):
     edges: Sequence[tuple[int, int]]
 
 
+MIN_WAIT, WAIT_SHARE = 0.1, 0.2  # of shown waits: in seconds, and of the time of a round
+
+
 def render_page(federation: SiteGraph) -> str:
     """Return the page, which asks for `/view` every two seconds."""
     text = PAGE.read_text(encoding="utf-8").replace("{{title}}", escape(federation.name))
@@ -81,7 +84,7 @@ class _Handler(LoopbackHandler):
 
 
 def _draw_graph(federation: SiteGraph, statuses: SiteStatuses) -> str:
-    """Draw the sites as circles that fill with their rounds; edges that wait are dashed."""
+    """Draw the sites as circles that fill with their rounds; long waits are dashed edges."""
     points = [
         (RADIUS * (1 + a), RADIUS * (1 + b))
         for a, b in layout_agents(len(federation.sites), [list(e) for e in federation.edges])
@@ -89,7 +92,7 @@ def _draw_graph(federation: SiteGraph, statuses: SiteStatuses) -> str:
     waits = {
         frozenset((number, wait["agent"]))
         for number, site in enumerate(federation.sites)
-        for wait in _waits(statuses[site])
+        for wait in _long_waits(statuses[site])
     }
     lines = [
         f'<line x1="{points[i][0]:.1f}" y1="{points[i][1]:.1f}" x2="{points[j][0]:.1f}" '
@@ -113,8 +116,11 @@ def _draw_graph(federation: SiteGraph, statuses: SiteStatuses) -> str:
     )
 
 
-def _waits(status: SiteStatus | NoStatus) -> list[SiteWait]:
-    return [] if "error" in status else status["waiting"]
+def _long_waits(status: SiteStatus | NoStatus) -> list[SiteWait]:
+    if "error" in status:
+        return []
+    shortest = max(MIN_WAIT, WAIT_SHARE * status.get("pace", 0.0))
+    return [wait for wait in status["waiting"] if wait["seconds"] > shortest]
 
 
 def _pie_path(share: float, radius: float) -> str:

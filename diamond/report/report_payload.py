@@ -160,6 +160,7 @@ def _describe_details(run: StoredRun, step: int) -> dict[str, Any]:
     return {
         "config": read_config(run),
         "answer": _describe_solution(run),
+        "site": run.manifest.get("site", {}).get("name", ""),
         "costs": to_strict_json(run.manifest.get("costs")),
         "traffic": run.manifest.get("traffic") or [],
         "losses": run.manifest.get("losses") or [],

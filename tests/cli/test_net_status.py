@@ -19,6 +19,7 @@ from diamond.peers.rpc import RpcClient
 from diamond.peers.shutdown import Halted
 from diamond.peers.site_queries import query_members
 from diamond.peers.wire_format import max_frame_bytes, pack
+from diamond.records.folder_recovery import REQUIRED_KEYS
 
 
 @pytest.fixture
@@ -165,6 +166,24 @@ def test_the_commands_say_that_nobody_listens(trial, command):
     assert found.exit_code == 1 and list(json.loads(found.stdout)) == NAMES
     found = command("stop", place, "--connect", "0.5")
     assert found.exit_code == 1 and "nothing listens there" in found.stderr
+
+
+def test_a_run_that_has_ended_is_described_from_its_folder(trial, command):
+    folder = trial / "runs" / "trial" / "north"
+    folder.mkdir(parents=True)
+    manifest = dict.fromkeys(REQUIRED_KEYS, "") | {"status": "finished", "rounds": 60}
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"message": ""}))
+    (folder / "metrics.jsonl").write_text('{"round": 60, "local_loss": 0.125, "agents": {}}\n')
+    words = "status", trial / "trial" / "north", "--connect", "0.5", "--out", trial / "runs"
+    found = command(*words)
+    line = found.stdout.splitlines()[0]
+    assert found.exit_code == 0
+    assert line.startswith(
+        "north: the run has ended here: finished, round 60 of 60; local loss 0.1"
+    )
+    assert f"diamond show {folder}" in line
+    assert json.loads(command(*words, "--json").stdout)["north"]["state"] == "finished"
+    assert "finished" in command(*words, "--all").stdout
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from diamond.peers.server import Server
 from diamond.peers.site_queries import query_members
 from diamond.peers.timeouts import NeighbourTimeout, WaitRecord
 from diamond.peers.wire_format import pack
+from diamond.records.write_check import DiskFull
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(trial, command):
         (Refused("its key is not in roster 2 of north"), 2, "its key is not in roster 2"),
         (NeighbourTimeout("waited 9 s for the message"), 1, "waited 9 s for the message"),
         (OSError(errno.ENOSPC, "No space left on device"), 1, "No space left on device: the fold"),
+        (DiskFull(errno.ENOSPC, "No space left", "runs/a.json"), 1, "runs/a.json: No space left: "),
         (OSError("127.0.0.1:1 cannot be listened on"), 1, "127.0.0.1:1 cannot be"),
     ],
 )

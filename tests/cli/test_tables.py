@@ -2,11 +2,12 @@
 
 import io
 import json
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from diamond.cli.result_commands import LIST_COLUMNS
+from diamond.cli.result_commands import LIST_COLUMNS, _print_solution
 from diamond.cli.terminal_tables import heading, print_table, select_columns
 from diamond.metrics import display as progress
 from diamond.records.folder_reader import open_runs, sort_by_start
@@ -93,3 +94,13 @@ def test_runs_are_shown_in_the_order_they_were_begun(tmp_path):
         "diamond",
     ]
     assert "." in current_time()  # of runs that begin within a second
+
+
+@pytest.mark.parametrize(
+    ("site", "owner"),
+    [({"site": {"name": "north", "agent": 0}}, "of north alone"), ({}, "the mean of the agents")],
+)
+def test_it_is_said_whose_x_is_shown(capsys, site, owner):
+    manifest = {"answer": {"size": 1, "x": {"": [0.5]}}} | site
+    _print_solution(SimpleNamespace(manifest=manifest, path="runs/a"))
+    assert capsys.readouterr().out.startswith(f"x, {owner}:\n")

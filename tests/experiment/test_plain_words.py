@@ -72,6 +72,24 @@ def test_a_disk_that_fills_up_on_the_way(file, monkeypatch):
     assert "No space left on device" in line and "tiny" in line
 
 
+def test_a_full_disk_is_one_line_with_the_file_and_how_to_continue(file, monkeypatch):
+    """The system names no file where a write fails."""
+    sync = os.fsync
+
+    def full(descriptor):
+        if list(Path("runs").rglob("*.safetensors*")):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        line = error_output(["run", str(file), "--quiet"], 1)
+    assert "No space left on device" in line and "`diamond resume` continues" in line
+    (folder,) = [path.parent for path in Path("runs").rglob("manifest.json")]
+    assert str(folder) in line
+    assert CliRunner().invoke(cli.app, ["resume", str(folder), "--quiet"]).exit_code == 0
+
+
 def test_a_module_whole():
     start = lambda key: ({"w": jnp.zeros(2), "act": jnp.tanh}, jnp.zeros(2))
     plain = quad()

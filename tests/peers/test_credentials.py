@@ -134,3 +134,27 @@ def test_who_holds_a_certificate(tmp_path):
 
 
 CURVE = certificate_authority.ec.SECP256R1()
+
+
+def test_a_refusal_of_new_files_is_logged_once(tmp_path, monkeypatch):
+    """Its reason names the round, which changes at each look."""
+    found(tmp_path, {0, 1, 2})
+    place, lines, rounds = tmp_path / "site0", [], iter(range(1000))
+    credentials = Credentials(load_bundle(place))
+
+    def refuse(bundle, signed):
+        raise BadBundle(f"this site is in round {next(rounds)}")
+
+    monkeypatch.setattr(credentials, "renew", refuse)
+
+    async def watch():
+        task = asyncio.ensure_future(credentials.watch(place, Audit(lines.append), 0.005))
+        for wanted in (1, 2):
+            await asyncio.sleep(0.01)
+            certificate_authority.renew_keys(tmp_path)
+            while next(rounds) < 10 * wanted:
+                await asyncio.sleep(0.01)
+            assert len(lines) == wanted and "new files are not used" in lines[-1]
+        task.cancel()
+
+    asyncio.run(watch())

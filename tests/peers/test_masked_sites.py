@@ -32,7 +32,6 @@ from diamond.peers.server import Server
 from diamond.peers.site_agent import Agent
 from diamond.peers.site_checkpoint import OtherRun
 from diamond.peers.wire_format import Envelope, FrameError, decode, encode, max_frame_bytes, unpack
-from diamond.privacy.ledger import LedgerMismatch
 
 RUN, SIGNIFICANCE = "a run", 1e-6  # of a test of uniformity
 NETWORK = diamond.network.complete(4)
@@ -70,10 +69,6 @@ def message(agent, seed=0, scale=1.0):
     random = np.random.default_rng([agent, seed])
     layout = team()[0].plain_layout_at(0)
     return [(scale * random.normal(size=s.shape)).astype(s.dtype) for s in layout]
-
-
-def record(masks, t, arrays):
-    masks.record(t, arrays, encode(Envelope(RUN, masks.agent, t), arrays))
 
 
 def masked_words(masks, sender, receiver, t, arrays):
@@ -226,14 +221,12 @@ def test_keys_are_private_to_the_folder_and_the_same_after_a_restart(tmp_path):
     first = agree(make_masks(tmp_path))
     for one in first:
         one.keys.save()
-        one.close()
     path = tmp_path / "0" / KEY_FILE
     assert path.stat().st_mode & 0o077 == 0
     again = make_masks(tmp_path)[0]
     again.open(is_resumed=True)
     assert again.keys.is_complete and again.keys.pair_key(1, 2) == first[0].keys.pair_key(1, 2)
     assert again.keys.pair_key(1, 2) not in (again.keys.pair_key(1, 3), again.keys.pair_key(2, 1))
-    again.close()
     with pytest.raises(OtherRun, match="missing or of another run"):
         make_masks(tmp_path, "other run")[0].open(is_resumed=True)
     path.write_bytes(path.read_bytes()[:40])
@@ -241,29 +234,11 @@ def test_keys_are_private_to_the_folder_and_the_same_after_a_restart(tmp_path):
         make_masks(tmp_path)[0].open(is_resumed=True)
 
 
-def test_another_message_under_the_same_mask_is_refused(tmp_path):
-    masks = agree(make_masks(tmp_path))
-    record(masks[0], 3, message(0))
-    record(masks[0], 3, message(0))
-    with pytest.raises(LedgerMismatch, match="same mask"):
-        record(masks[0], 3, message(0, seed=1))
-    for one in masks:
-        one.keys.save()
-        one.close()
-    again = make_masks(tmp_path)[0]
-    again.open(is_resumed=True)
-    record(again, 3, message(0))
-    record(again, 4, message(0, seed=2))
-    with pytest.raises(LedgerMismatch, match="same mask"):
-        record(again, 3, message(0, seed=1))
-    again.close()
-
-
 def test_numbers_beyond_the_limit_stop_the_site_with_a_reason(tmp_path):
     masks = agree(make_masks())
     for scale in (1e9, np.nan, np.inf):
         with pytest.raises(LimitExceeded, match="above the limit of masked sums"):
-            masks[0].record(0, message(0, scale=scale), b"")
+            masks[0].prepare(0, message(0, scale=scale))
 
 
 def test_the_disagreement_is_that_of_the_weighted_mean():
@@ -322,7 +297,6 @@ def test_a_site_that_lost_its_folder_is_refused(tmp_path):
     masks = agree(make_masks(tmp_path, compute_digests(team()[0], ROUNDS)["run"]))
     for one in masks:
         one.keys.save()
-        one.close()
     (tmp_path / "0" / KEY_FILE).unlink()
     (task,) = run_simulated(everyone([0, 1, 2, 3]))
     with pytest.raises(Refused, match="folder was lost or replaced"):

@@ -22,9 +22,10 @@ from diamond.peers.equivocation_proof import (
     write_proof,
 )
 from diamond.peers.reachability import all_neighbours
+from diamond.peers.receipts import Receipt, Receipts
+from diamond.peers.sent_record import RECORD_FILE, SentBefore, SentRecord
 from diamond.peers.signed_messages import SignedMessages
 from diamond.peers.signed_statement import digest_of
-from diamond.peers.signing_record import SignedBefore
 from diamond.peers.wire_format import Envelope, FrameError, layout_of
 
 LIAR, RUN, OTHER_RUN = 2, "ab" * 32, "cd" * 32
@@ -61,7 +62,6 @@ def test_honest_sites_compute_the_same_bits_and_accuse_nobody(tmp_path):
     plain = make_cluster(tmp_path / "plain", signed=False)[0].run()
     assert all(same_bits(a.state, b.state) for a, b in zip(signed, plain, strict=True))
     assert not proofs(tmp_path / "signed", ca)
-    assert not list((tmp_path / "plain").rglob("signed.record"))
 
 
 @pytest.mark.parametrize(("graph", "size", "within"), [("complete", 4, 1), ("ring", 5, 3)])
@@ -125,8 +125,11 @@ def signers(tmp_path_factory):
 def endpoint(signers, number, folder=None, run=RUN, lines=None, own=None):
     """The signed messages of a site, without anything else of it."""
     audit, names = Audit((lines if lines is not None else []).append), {}
-    fixed = number, run, own or signers[0][number], signers[3], folder, audit, names
-    return SignedMessages(*fixed, round_of=lambda exchange: exchange)
+    record = SentRecord(folder and folder / RECORD_FILE, run, "renew its keys")
+    record.open()
+    fixed = number, run, own or signers[0][number], signers[3], folder
+    logs = record, Receipts(range(4)), audit, names
+    return SignedMessages(*fixed, *logs, round_of=lambda exchange: exchange)
 
 
 def send(source, target, exchange, arrays=MESSAGE):
@@ -265,10 +268,20 @@ def test_a_site_never_signs_two_messages_of_one_exchange(signers, tmp_path):
     first.encode(Envelope(RUN, 0, 0), MESSAGE)
     again = endpoint(signers, 0, tmp_path)
     again.encode(Envelope(RUN, 0, 0), MESSAGE)
-    with pytest.raises(SignedBefore, match="signed another message of round 0 of this run"):
+    with pytest.raises(SentBefore, match=r"sent another message of round 0 of this run.*renew"):
         again.encode(Envelope(RUN, 0, 0), altered())
     again.encode(Envelope(RUN, 0, 0, 1), altered())  # a measurement before it
     endpoint(signers, 0, tmp_path, OTHER_RUN).encode(Envelope(OTHER_RUN, 0, 0), altered())
+
+
+def test_a_neighbour_cannot_invent_a_message_that_a_site_has_signed(signers):
+    lines, true = [], signers[0][0].sign(RUN, 3, 0, digest_of(b"sent"))
+    site = endpoint(signers, 0, lines=lines)
+    receipt = Receipt(3, 0, true.digest, true.version, true.signature)
+    assert site.has_signed(1, receipt) and not lines
+    assert not site.has_signed(1, receipt._replace(version=2))  # of another key of the site
+    assert not site.has_signed(1, receipt._replace(digest=digest_of(b"never sent")))
+    assert lines == ["agent 1: reports a message of this site that the site did not sign"]
 
 
 def test_a_proof_needs_two_messages_of_one_exchange_and_a_certificate_of_the_authority(

@@ -56,6 +56,17 @@ def test_a_view_has_every_site_its_round_and_whom_it_waits_for():
     assert page.findall("svg/g/path")[0].get("d").endswith("16.00 -0.00Z")  # a quarter of the disc
 
 
+def test_only_long_waits_are_drawn():
+    def waiting_edge(seconds, pace):
+        wait = {"waiting": [{"agent": 0, "seconds": seconds, "why": ""}], "pace": pace}
+        statuses = STATUSES | {"south <b>": STATUSES["south <b>"] | wait}
+        page = ElementTree.fromstring(f"<main>{render_view(FEDERATION, statuses)}</main>")
+        return page.findall("svg/line")[0].get("class") == "waits"
+
+    assert waiting_edge(0.3, pace=0.4) and not waiting_edge(0.0003, pace=0.0004)
+    assert not waiting_edge(0.3, pace=10.0)
+
+
 def test_the_page_asks_the_sites_once_for_several_readers():
     questions = []
     with serving(lambda: questions.append(1) or STATUSES) as port:
