@@ -1,6 +1,6 @@
 """Parsing of bytes from outside: it ends in a value, or in one error of this package.
 
-Libraries of formats raise more kinds of errors than a list of them names (`cryptography` has some
+Libraries of formats raise more kinds of errors than a list of them names (cryptography has some
 that are no `ValueError`), and deep nesting exhausts the stack. So every parser of bytes that a
 neighbour, a stranger or the disk has supplied runs inside `refuse_unreadable`.
 """

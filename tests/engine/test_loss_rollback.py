@@ -116,7 +116,9 @@ def test_a_lane_that_has_risen_is_made_again_alone(monkeypatch):
         calls.append((seed, options["on_divergence"]))
         return SimpleNamespace(history={"round": np.arange(9)})
 
-    monkeypatch.setattr(runtime, "_drive_lanes", lambda *arguments: [(table, LaneBackend())])
+    monkeypatch.setattr(
+        runtime, "_drive_lanes", lambda *arguments, **options: [(table, LaneBackend())]
+    )
     monkeypatch.setattr(runtime, "simulate", alone)
     runs = [(SOME, seed) for seed in (5, 6, 7)]
     results = simulate_many(problem(), GIVEN[0], runs, ROUNDS, batched=True)

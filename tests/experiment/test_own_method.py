@@ -122,9 +122,9 @@ def test_advise_takes_it(here, monkeypatch):
     own = "algorithm = 'mine.py:make'\n"
     (here / "own.toml").write_text(TOML[: TOML.index("[algorithm]")] + own)
     for words, names in (
-        (["tiny.toml", "--algorithm", "mine.py:make"], {"mine"}),
+        (["tiny.toml", "--algorithm", "mine.py:make"], {"mine", "diamond"}),
         (["own.toml"], {*recommendation.methods_to_try("personal", 3, "symmetric"), "mine"}),
-        (["own.toml", "--algorithm", "dsgd"], {"dsgd"}),
+        (["own.toml", "--algorithm", "dsgd"], {"dsgd", "mine"}),
     ):
         seen.clear()
         assert CliRunner().invoke(cli.app, ["advise", *words]).exit_code == 2

@@ -323,7 +323,7 @@ def test_a_run_draws_itself(folder):
 def test_the_message_says_of_which_round_the_answer_is():
     """Worse, no better than the start, not a number, not measured, or as good: in plain words."""
 
-    def said(losses, reason=""):
+    def message(losses, reason=""):
         entries = [{"round": i, "upper_loss": loss} for i, loss in enumerate(losses)]
         best = None
         for entry in entries:
@@ -331,15 +331,21 @@ def test_the_message_says_of_which_round_the_answer_is():
         return describe_answer(best, entries, reason)
 
     nan = float("nan")
-    assert said([3, 2, 1]) == said([3, 1, 1]) == ""
-    assert said([3, 1, 2]) == (
+    assert message([3, 2, 1]) == message([3, 1, 1]) == ""
+    assert message([3, 1, 2]) == (
         "the upper loss got worse after round 1 (2 in round 2); x and y are of round 1, with an "
         "upper loss of 1"
     )
-    assert said([1, 2]).startswith("no round is better than the start (2 in round 1); x and y are")
-    assert said([3, 1, nan]).startswith("the upper loss of round 2 is not a number; x and y are of")
-    assert said([9, 1, 1.0001]) == "x and y are of round 1, where the upper loss is smallest"
-    assert said([nan, nan]) == "the upper loss was never a number, so x and y are of the last round"
+    assert message([1, 2]).startswith(
+        "no round is better than the start (2 in round 1); x and y are"
+    )
+    assert message([3, 1, nan]).startswith(
+        "the upper loss of round 2 is not a number; x and y are of"
+    )
+    assert message([9, 1, 1.0001]) == "x and y are of round 1, where the upper loss is smallest"
+    assert (
+        message([nan, nan]) == "the upper loss was never a number, so x and y are of the last round"
+    )
     private = "a private run does not choose by losses without noise"
     assert describe_answer(None, [{"round": 0, "upper_loss": 1.0}], private).startswith(private)
     assert "not measured" in describe_answer(None, [{"round": 0, "local_loss": 1.0}])

@@ -31,11 +31,13 @@ from diamond.peers.membership import verify_certificate
 from diamond.peers.neighbour_status import validate_status
 from diamond.peers.overview import new_query, sign_status, verify_status
 from diamond.peers.reachability import all_neighbours
+from diamond.peers.receipts import Receipts, read_receipts
 from diamond.peers.relay_handshake import _signed_bytes, encode_hello, verify_hello
 from diamond.peers.roster import BadBundle, SignedRoster, load_signed_roster, save_accepted
 from diamond.peers.roster_acceptance import _decode as decode_roster_header
 from diamond.peers.roster_acceptance import encode_roster
 from diamond.peers.roster_signing import change_members
+from diamond.peers.sent_record import SentRecord
 from diamond.peers.service import Service
 from diamond.peers.signed_messages import SignedMessages
 from diamond.peers.signed_records import sign_record
@@ -169,7 +171,8 @@ class Federation:
 
     def endpoint(self, number):
         signer, audit = StatementSigner(lambda: self.bundles[number]), Audit(self.lines.append)
-        fixed = number, RUN, signer, self.neighbours, None, audit, {}
+        logs = SentRecord(None, RUN, "renew its keys"), Receipts(range(3)), audit, {}
+        fixed = number, RUN, signer, self.neighbours, None, *logs
         return SignedMessages(*fixed, round_of=lambda exchange: exchange)
 
     def mask_keys(self, number):
@@ -228,7 +231,7 @@ def request(federation, random):
     """Everything that a neighbour can ask: greetings, messages, votes, keys, statuses."""
     message = {"run": RUN, "sender": 1, "round": 0, "durable": 0, "talk": 0}
     headers = [
-        {"kind": "hello", "sender": 1, "parts": {"run": RUN}, "within": 1.0},
+        {"kind": "hello", "sender": 1, "parts": {"run": RUN}, "within": 1.0, "from": [0, 0]},
         {"kind": "overview", "sender": 1, "query": b"1" * 16, "seconds": 1.0, "hops": 1},
         {"kind": "mask key", "sender": 1, "run": RUN, "key": b"1" * 32},
         *({"kind": kind, "sender": 1} for kind in ("ping", "status", "roster", "stop")),
@@ -243,6 +246,13 @@ def digests(federation, random):
     parts = {"run": RUN, "diamond": "1.0", "rounds": "9"}
     packed = pack_document({"parts": change_document(parts, random)}, random)
     describe_differences(parts, _unpack(packed).get("parts"))
+
+
+@refuses(FrameError)
+def receipts(federation, random):
+    entries = [[3, 0, b"1" * 32, 1, b"2" * 64], [4, 1, b"3" * 32, 0, b""]]
+    packed = pack_document({"receipts": change_document(entries, random)}, random)
+    read_receipts(_unpack(packed).get("receipts"), (2, 0))
 
 
 @refuses(FrameError)
