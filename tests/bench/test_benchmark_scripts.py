@@ -15,7 +15,7 @@ SMALLEST = {  # by script; OUT is an empty folder
     "channels": "",
     "churn": "--rounds 12 --join 4 --leave 8 --kill 4 --every 2",
     "clipping": "2",
-    "common": "--rounds 4 --seeds 1",
+    "common": "--rounds 10 --seeds 1",
     "compare_methods": "OUT/comparison.svg",
     "cores": "--cores --agents 2",
     "digits_grid": "--small",
