@@ -95,7 +95,7 @@ def forecast(
         samples=float(np.mean(first.cost.samples))
         + repeats * estimation_samples
         + cost.samples * rounds,
-        bytes=setup_bytes + network.count_messages(rounds) * run.recorder.inputs.traffic.bytes,
+        bytes=setup_bytes + run.recorder.inputs.traffic.count_bytes(network, rounds),
         **run.recorder.links.costs(rounds, setup_exchanges, setup_bytes, running),
     )
 

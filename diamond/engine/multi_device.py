@@ -20,7 +20,7 @@ from ..core.sampling import Sampling
 from ..hardware.compiler import MULTI_DEVICE_ROUND_OPTIONS, compile_program
 from ..hardware.memory import Budget, MemoryBoundedProgram
 from ..hardware.sharding import AgentSharding
-from ..interface.round_interface import Algorithm
+from ..interface.round_interface import Algorithm, is_finished
 from ..network import Network
 from ..network.mixing.sharded_mixer import (
     AXIS,
@@ -226,7 +226,11 @@ def _run_rounds_until(
             return after, jnp.where(is_lost, jnp.minimum(failed, before.t), failed)
 
         never_failed = jnp.full(agents.shape, until)
-        return jax.lax.while_loop(lambda carry: carry[0].t < until, body, (progress, never_failed))
+
+        def has_rounds(carry: Any) -> Any:
+            return (carry[0].t < until) & ~jnp.bool_(is_finished(algorithm, carry[0].state))
+
+        return jax.lax.while_loop(has_rounds, body, (progress, never_failed))
 
     progress_spec: Any = Progress(*(ALL, CUT, CUT, CUT))  # type: ignore[arg-type]
     sharded_rounds: Callable[..., Any] = jax.shard_map(

@@ -76,7 +76,7 @@ class Recorder:
             seconds: time of the rounds.
         """
         resolved, rounds_made = self.steps.resolved, t + self.steps.rounds_rolled_back
-        bytes_sent = self.inputs.network.count_messages(rounds_made) * self.inputs.traffic.bytes
+        bytes_sent = self.inputs.traffic.count_bytes(self.inputs.network, rounds_made)
         entry = {
             "round": t,
             **{name: float(value) for name, value in measured.items()},
@@ -147,8 +147,8 @@ class Recorder:
         network, traffic, resolved = self.inputs.network, self.inputs.traffic, self.steps.resolved
         spent = cost_counter.total(progress.spent)
         rounds_made = int(progress.t) + self.steps.rounds_rolled_back
-        uses = network.count_messages_by_edge(rounds_made)
-        setup_bytes = resolved.bytes // max(len(uses), 1)
+        bytes_by_edge = traffic.count_bytes_by_edge(network, rounds_made)
+        setup_bytes = resolved.bytes // max(len(bytes_by_edge), 1)
         requested = self.steps.requested
         algorithm = {"class": type(requested).__name__, "batch": requested.batch}
         return Run(
@@ -160,8 +160,8 @@ class Recorder:
             rounds=int(progress.t),
             network=network,
             costs={name: spent[:, i] for i, name in enumerate(Cost._fields)},
-            traffic={edge: n * traffic.bytes + setup_bytes for edge, n in uses.items()},
-            messages=network.count_messages(rounds_made) * traffic.exchanges
+            traffic={edge: count + setup_bytes for edge, count in bytes_by_edge.items()},
+            messages=traffic.count_messages(network, rounds_made)
             + network.count_messages(resolved.rounds),
             resolved=resolved.values,
             sampling=self.inputs.sampling,

@@ -15,8 +15,8 @@ from ..core.cost_counter import Cost
 from ..core.sampling import AGENT_AXES, ExchangeId, Sample, Sampling, draw
 from ..hardware.compiler import compile_program
 from ..hardware.memory import even_group_size, map_in_groups
-from ..interface.round_interface import Algorithm, Estimate, Message, State
-from ..interface.traffic import message_shapes
+from ..interface.round_interface import Algorithm, Estimate, Message, State, is_finished
+from ..interface.traffic import is_mean, message_shapes
 from ..problem import Objectives, Rows
 from ..schedules.deferred import select_agent_values
 
@@ -52,6 +52,8 @@ class Mixing(Protocol):
     def exchange(
         self, message: Message, moment: ExchangeId, link_states: Any
     ) -> tuple[Message, Any]: ...
+
+    def mean(self, tree: pytrees.Tree) -> pytrees.Tree: ...
 
 
 def initial_progress(
@@ -246,9 +248,11 @@ def run_round(
             select_agent_values(algorithm, i).stages[stage_index].outgoing(*values, t)
         )
         sent = jax.vmap(outgoing)(agent_indices, state, estimates)
-        change, link_states = mixer.exchange(
-            sent, ExchangeId(key, t, exchange_index, stage_index), link_states
-        )
+        if is_mean(sent):
+            change = Message(mean=mixer.mean(sent.mean))
+        else:
+            exchange_id = ExchangeId(key, t, exchange_index, stage_index)
+            change, link_states = mixer.exchange(sent, exchange_id, link_states)
         update = lambda i, *values: (
             select_agent_values(algorithm, i).stages[stage_index].update(*values, t)
         )
@@ -290,7 +294,7 @@ def run_rounds_until(
     constrain: Callable[[Progress], Progress] = lambda progress: progress,
     in_place: bool = False,
 ) -> tuple[Progress, jax.Array]:
-    """Run rounds up to `until`, or through the first that leaves x or y not finite.
+    """Run rounds up to `until`, to the end of the algorithm, or until x or y is not finite.
 
     `until` is an argument, so that chunks of any length are the same program and give the same
     bits. Also returns whether all is finite. Only x and y are checked, because they accumulate u, p
@@ -299,7 +303,8 @@ def run_rounds_until(
 
     def unfinished(carry: Any) -> jax.Array:
         progress, is_finite = carry
-        return (progress.t < until) & is_finite
+        has_rounds = progress.t < until
+        return has_rounds & is_finite & ~jnp.bool_(is_finished(algorithm, progress.state))
 
     def body(carry: Any) -> Any:
         inputs = algorithm, problem, mixer, key, sampling, carry[0]

@@ -25,10 +25,17 @@ class Message(NamedTuple):
     agents. A method declares which part is averaged and which must preserve its total; on
     undirected links, M serves for both. On a directed network the receiver weighs averages, whose
     changes then do not sum to 0, and the sender divides totals, whose changes always do.
+
+    A stage may send `mean` instead: its change is no change, but the exact mean over all agents,
+
+        (1 / m) sum_j mean_j,
+
+    summed along a spanning tree and returned to every agent in the same bits.
     """
 
     average: Tree = None  # x, or a common y
     total: Tree = None  # trackers
+    mean: Tree = None  # replaced by its exact mean over all agents; the other parts are None
 
 
 class Stage(Protocol):
@@ -36,7 +43,7 @@ class Stage(Protocol):
 
         estimate = estimate(problem, state, t, sample)        all gradient work; needs no neighbour
         sent     = outgoing(state, estimate, t)               message to the neighbours
-        change   = sum_j M_ij (sent_j - sent_i)               change by the network
+        change   = sum_j M_ij (sent_j - sent_i)               change by the network, or exact mean
         state    = update(state, estimate, sent, change, t)   a few vector operations
 
     is what the engine runs. `problem` holds this agent's rows only, `sample` all that is random. A
@@ -77,9 +84,11 @@ class Algorithm(Protocol):
 
     A pytree whose leaves are its numbers, which are arguments of the compiled program. Optional:
     `specialize(problem)` returns the algorithm specialized for the problem;
-    `with_scaled_steps(factor)` returns it with smaller steps, without which a diverging run can
-    only stop; `networks` is the widest kind of network on which it is correct, one of `NETWORKS`,
-    by default "symmetric".
+    `without_exact_means(obstacle)` the algorithm for networks and settings that exclude them;
+    `is_finished(state)` says whether all agents have ended, after which no rounds are made, and
+    `describe_end(state)` why; `with_scaled_steps(factor)` returns it with smaller steps, without
+    which a diverging run can only stop; `networks` is the widest kind of network on which it is
+    correct, one of `NETWORKS`, by default "symmetric".
     """
 
     @property
@@ -99,3 +108,8 @@ class Algorithm(Protocol):
 
     def init(self, x: Tree, y: Tree) -> State:
         """Return the state of an agent at the start."""
+
+
+def is_finished(algorithm: Algorithm, state: State) -> Any:
+    """Return whether the algorithm has ended; most never end."""
+    return algorithm.is_finished(state) if hasattr(algorithm, "is_finished") else False

@@ -7,6 +7,7 @@ import jax
 
 from ..core.sampling import draw, key
 from ..network import Network
+from ..network.spanning_tree import count_mean_messages, exact_mean_obstacle
 from ..problem import Objectives
 from ..schedules.deferred import deferred_names, select_agent_values
 from ..schedules.learned import learned_names
@@ -16,17 +17,63 @@ MASKED_BYTES = 8  # of a number in a masked sum
 
 
 class Traffic(NamedTuple):
-    """Bytes that one agent sends to one neighbour in a round."""
+    """Bytes that one agent sends to one neighbour in a round, and those of exact means."""
 
-    exchanges: int
+    exchanges: int  # with all neighbours
     bytes: int
     per_exchange: tuple[tuple[int, bool], ...] = ()  # bytes of every exchange; whether it is early
     turns: tuple[int | None, ...] = ()  # number of each in the round; None: a single one
+    means: tuple[int, ...] = ()  # indices in `per_exchange` of exact means
+
+    def count_messages(self, network: Network, rounds: int) -> int:
+        """Count the messages of all agents in these rounds."""
+        messages = network.count_messages(rounds) * self.exchanges
+        if self.means:
+            messages += sum(count_mean_messages(network, rounds * len(self.means)).values())
+        return messages
+
+    def count_bytes_by_edge(self, network: Network, rounds: int) -> dict[tuple[int, int], int]:
+        """Count the bytes over each edge in these rounds."""
+        counts = network.count_messages_by_edge(rounds)
+        counts = {edge: count * self.bytes for edge, count in counts.items()}
+        if self.means:
+            size = sum(self.per_exchange[k][0] for k in self.means)
+            for edge, count in count_mean_messages(network, rounds).items():
+                counts[edge] += count * size
+        return counts
+
+    def count_bytes(self, network: Network, rounds: int) -> int:
+        """Count the bytes over all edges in these rounds."""
+        if not self.means:
+            return network.count_messages(rounds) * self.bytes
+        return sum(self.count_bytes_by_edge(network, rounds).values())
 
 
 def message_shapes(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -> list[Message]:
     """Return the message of each stage, as shapes."""
     return jax.eval_shape(_trace_messages, algorithm, problem, x, y)
+
+
+def is_mean(message: Message) -> bool:
+    """Return whether a message is replaced by its exact mean; refuse one with other parts too."""
+    has_mean = bool(jax.tree.leaves(message.mean))
+    if has_mean and jax.tree.leaves(message._replace(mean=None)):
+        raise ValueError(
+            "a stage sends mean together with average or total, which travel differently: send "
+            "them in two stages"
+        )
+    return has_mean
+
+
+def check_exact_means(network: Network, messages: Sequence[Message], obstacle: str = "") -> None:
+    """Reject a method with exact means where there are none; `obstacle` is one of the run."""
+    obstacle = exact_mean_obstacle(network) or obstacle
+    if any(map(is_mean, messages)) and obstacle:
+        raise ValueError(
+            f"{network.name}: this method sends exact means over all agents, which this network "
+            f"cannot carry, since {obstacle}: take a method without exact means, such as diamond, "
+            f"or a network without this"
+        )
 
 
 def check_robust_mixing(network: Network, algorithm: Any, messages: Sequence[Message]) -> None:
@@ -77,20 +124,26 @@ def count_traffic(
     ]
     width = lambda a: MASKED_BYTES if is_masked else a.dtype.itemsize
     size = lambda m: sum(a.size * width(a) for a in jax.tree.leaves(m))
-    per_exchange, after_local_step = [], False  # a local step delays the next message
+    per_exchange: list[tuple[int, bool]] = []
+    after_local_step = False  # a local step delays the next message
     positions: list[int | None] = []
+    means: list[int] = []
     position = 0
     for stage, k, m in zip(algorithm.stages, repeats, shapes):
+        if is_mean(m):
+            means += range(len(per_exchange), len(per_exchange) + k)
+        else:
+            positions += range(position, position + k)
         per_exchange += [
             (size(m), stage.sends_before_gradient and not (after_local_step and repeat == 0))
             for repeat in range(k)
         ]
-        positions += range(position, position + k)
         after_local_step, position = k == 0, position + stage.repeats
     if position == 1:
         positions = [None] * len(positions)
-    total = sum(k * size(m) for k, m in zip(repeats, shapes))
-    return Traffic(sum(repeats), total, tuple(per_exchange), tuple(positions))
+    total = sum(k * size(m._replace(mean=None)) for k, m in zip(repeats, shapes))
+    exchanges = sum(repeats) - len(means)
+    return Traffic(exchanges, total, tuple(per_exchange), tuple(positions), tuple(means))
 
 
 @jax.jit  # never run: caches the shapes, so that another run traces nothing

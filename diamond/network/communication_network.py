@@ -22,6 +22,7 @@ from diamond.network.mask_limits import DEFAULT_LIMIT, add_masks
 from diamond.network.membership_epochs import Epoch
 from diamond.network.network_summary import summarize
 from diamond.network.phase_weights import flooding_rounds, is_balanced
+from diamond.network.spanning_tree import SpanningTree, make_tree
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -274,6 +275,11 @@ class Network:
             order: spectrum.tracking_limit(rows, columns, order == "paper")
             for order in ("atc", "paper")
         }
+
+    @cached_property
+    def spanning_tree(self) -> SpanningTree:
+        """Tree of the links of all rounds, along which exact means are computed."""
+        return make_tree(self)
 
     @property
     def edges(self) -> list[tuple[int, int]]:

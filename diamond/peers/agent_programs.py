@@ -54,7 +54,7 @@ class FinishKey(NamedTuple):
     next_message: tuple[int, int] | None = None  # next known message: its stage, and rounds ahead
     clip: float | None = None  # see `mix_clipped`
     robust: RobustReceiver | None = None
-    is_masked: bool = False  # the parts are the own message and its change
+    has_change: bool = False  # the parts are the own message and its change
 
 
 @lru_cache(maxsize=256)
@@ -116,9 +116,9 @@ def finish_program(plan: FinishKey) -> Callable[..., Any]:
         messages = [jax.tree.unflatten(plan.message, part) for part in parts]
         distances = [
             distances_to_own([drop_step_scalars(m[k]) for m in messages], plan.own_index)
-            for k in range(0 if plan.is_masked else len(messages[0]))
+            for k in range(0 if plan.has_change else 2)  # average and total
         ]
-        if plan.is_masked:
+        if plan.has_change:
             change = messages[1]
         elif plan.robust is not None:
             change = plan.robust.change(messages, weights, plan.own_index)
@@ -219,11 +219,11 @@ def distances_to_own(part: Any, own_index: int) -> tuple[jax.Array, jax.Array]:
     """Return ||s_j - s_i|| for each j, and ||s_i||, of one part of a message."""
     own_part = part[own_index]
     distances = [
-        pytrees.norm(pytrees.sub(other, own_part)).astype(jnp.float32)
-        for other in part
-        if other is not own_part
+        jnp.float32(0)
+        if j == own_index
+        else pytrees.norm(pytrees.sub(other, own_part)).astype(jnp.float32)
+        for j, other in enumerate(part)
     ]
-    distances.insert(own_index, jnp.float32(0))
     return jnp.stack(distances), pytrees.norm(own_part).astype(jnp.float32)
 
 

@@ -11,12 +11,19 @@ from ..core import cost_counter
 from ..core.pytrees import Tree
 from ..core.sampling import Sampling, key
 from ..interface.round_interface import Algorithm
-from ..interface.traffic import check_masked_sums, check_robust_mixing, message_shapes
+from ..interface.traffic import (
+    check_exact_means,
+    check_masked_sums,
+    check_robust_mixing,
+    is_mean,
+    message_shapes,
+)
 from ..network import Network
 from ..network.membership_epochs import Epoch, check_constant_members
+from ..network.mixing.exact_mean import mean_place
 from ..network.mixing.masked_mixer import masked_receiver
 from ..network.mixing.robust_mixer import robust_receiver
-from ..privacy.private_runs import with_simulated_secret
+from ..privacy.private_runs import privacy_of, with_simulated_secret
 from ..problem import Problem
 from ..schedules.deferred import replace_deferred, specialize
 from .channel_codec import make_channel_codec
@@ -24,6 +31,7 @@ from .round_progress import AgentProgress, rollback_state, split_into_exchanges
 from .wire_format import Layout, layout_of
 
 MAX_LOCAL_ROUNDS = 100  # rounds between states for rollbacks, `loss_monitor.SAVE_EVERY`
+CONTINUES = "rounds continue without absent sites"
 CONSENSUS_BITS = 20  # of the consensus steps of one round
 
 
@@ -40,6 +48,7 @@ class AgentSetup:
         sampling: Sampling = "blocks",
         clip: float | None = None,
         epoch: Epoch | None = None,
+        missing: str = "wait",
     ):
         self.members = range(network.agents) if epoch is None else epoch.members
         self.first_round = 0 if epoch is None else epoch.from_round
@@ -57,6 +66,9 @@ class AgentSetup:
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
         algorithm = with_simulated_secret(algorithm, number)
+        obstacle = _exact_mean_obstacle(algorithm, clip, epoch, missing)
+        if obstacle and hasattr(algorithm, "without_exact_means"):
+            algorithm = algorithm.without_exact_means(obstacle)
         specialized = specialize(algorithm, problem, network)
         self.algorithm, self.template = algorithm, _make_template(specialized)
         self.objectives = problem.objectives(algorithm.batch)
@@ -71,6 +83,9 @@ class AgentSetup:
         self.message_shapes = message_shapes(self.template, self.objectives, *problem.start(seed))
         check_robust_mixing(network, self.template, self.message_shapes)
         check_masked_sums(network, specialized, clip)
+        check_exact_means(network, self.message_shapes, obstacle)
+        self._is_mean = [is_mean(shapes) for shapes in self.message_shapes]
+        self.mean_place = mean_place(network, number) if any(self._is_mean) else None
         self.robust = robust_receiver(network, number)
         self.masked = None if network.mask_limit is None else masked_receiver(network, number)
         encoded = self.message_shapes
@@ -133,10 +148,31 @@ class AgentSetup:
         """Return the layout of the largest message."""
         return max(self.layouts, key=lambda leaves: sum(leaf.size for leaf in leaves))
 
+    def sends_mean(self, exchange: int) -> bool:
+        """Return whether that exchange is an exact mean."""
+        return self._is_mean[self.exchanges[exchange].stage]
+
+    @property
+    def tree_neighbours(self) -> list[int]:
+        """Return the neighbours with which exact means are exchanged."""
+        place = self.mean_place
+        if place is None:
+            return []
+        return [*place.children, *([] if place.parent is None else [place.parent])]
+
     @property
     def bytes_per_round(self) -> int:
-        """Return the bytes of all messages of a round to one neighbour."""
-        return sum(spec.size for e in self.exchanges for spec in self.layouts[e.stage])
+        """Return the bytes of all messages of a round to one neighbour, without exact means."""
+        return self._count_bytes(False)
+
+    @property
+    def mean_bytes_per_round(self) -> int:
+        """Return the bytes of all exact means of a round over one link and in one direction."""
+        return self._count_bytes(True)
+
+    def _count_bytes(self, of_means: bool) -> int:
+        stages = [e.stage for e in self.exchanges if self._is_mean[e.stage] == of_means]
+        return sum(spec.size for stage in stages for spec in self.layouts[stage])
 
     def sends_before_gradient(self, exchange: int) -> bool:
         """Return whether the message of that exchange is known before its gradients."""
@@ -174,6 +210,19 @@ class AgentSetup:
         if (is_last and self.final_stages) or not self.sends_before_gradient(following):
             return None
         return self.exchanges[following].stage, int(is_last)
+
+
+def _exact_mean_obstacle(
+    algorithm: Any, clip: float | None, epoch: Epoch | None, missing: str
+) -> str:
+    """Return why this run of sites has no exact means, in a few words, or ""; networks apart."""
+    obstacles = {
+        "its members change": epoch is not None,
+        "clip compares single messages": clip is not None,
+        "the run is private": privacy_of(algorithm) is not None,
+        CONTINUES: missing == "continue",
+    }
+    return next((reason for reason, holds in obstacles.items() if holds), "")
 
 
 def _make_template(algorithm: Any) -> Any:

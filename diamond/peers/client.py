@@ -13,7 +13,7 @@ from .sent_record import SentRecord, frame_tag
 from .service import Service
 from .site_agent import Agent
 from .site_checkpoint import OtherRun
-from .site_rollback import NeighbourRolledBack, RunClock
+from .site_rollback import MESSAGE_STEPS, NeighbourRolledBack, RunClock
 from .subscription import Subscription
 from .timeouts import Timeouts, WaitRecord, retry_until_answered
 from .wire_format import MAX_REQUEST_BYTES, Envelope, Frame, FrameError, Layout, MessageRequest
@@ -70,7 +70,7 @@ class NeighbourClient:
         if not consensus_step and (message := await self._next_subscribed(j, t)) is not None:
             self.neighbour_status[j].round = round
             return message
-        kind = "measurements before" if consensus_step else "message of"
+        kind = "message of" if consensus_step in MESSAGE_STEPS else "measurements before"
         description = f"{kind} round {round}"
         if t == self.last_tick and not consensus_step:
             description = "word that it has finished"

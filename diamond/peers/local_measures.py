@@ -15,7 +15,7 @@ from ..metrics import lower_solution, sampled_measures
 from ..metrics.exact_measures import Metrics
 from ..metrics.standard_errors import SUFFIX, average_variances
 from ..problem import Objectives, Rows
-from ..schedules.deferred import agreed_bytes
+from ..schedules.deferred import agreed_bytes, count_exchanges
 from .round_progress import AgentProgress
 from .site_agent import Agent
 
@@ -30,7 +30,8 @@ def measure_agent(
     measured at (x_i, y_i). If y is large or the lower level not convex, losses and metrics are
     those of fixed samples of rows, and `lower_loss`, `lower_gradient` and `value_gap` are measured
     instead of `lower_error` (`metrics.sampled_measures`). `samples` and so on are counted as in
-    `diamond.Run`, for this agent alone, and `bytes` are those it sent. `disagreement` is the
+    `diamond.Run`, for this agent alone, and `bytes` are those it sent. Columns of what the method
+    learns are those of `diamond.Run`. `disagreement` is the
     squared distance of the last sent x to the mean over the agent and its neighbours.
     """
     problem, metrics = agent.problem, tuple(agent.problem.metrics.items())
@@ -42,6 +43,7 @@ def measure_agent(
         "round": progress.t,
         **{name: float(value) for name, value in measures.items()},
         "disagreement": disagreement(agent, messages, progress),
+        **_learned_values(progress),
         **{name: float(count) for name, count in spent},
         "bytes": bytes_sent(agent, progress),
     }
@@ -81,6 +83,15 @@ def _measure(
     return jax.tree.map(jnp.asarray, measures)
 
 
+def _learned_values(progress: AgentProgress) -> dict[str, float]:
+    """Return what the algorithm learns, as in the history of `diamond.Run`."""
+    if not hasattr(progress.algorithm, "learned_values"):
+        return {}
+    state = jax.tree.map(lambda a: a[None], progress.state)
+    values = progress.algorithm.learned_values(state)
+    return {name: float(value[0]) for name, value in values.items()}
+
+
 def disagreement(
     agent: Agent, messages: Sequence[Mapping[int, Sequence[Any]]], progress: AgentProgress
 ) -> float:
@@ -113,8 +124,23 @@ def _x_arrays(average: Any) -> list[np.ndarray]:
 
 def bytes_sent(agent: Agent, progress: AgentProgress) -> int:
     """Return the bytes that the agent has sent, in rounds and for estimates."""
+    return agent.earlier_bytes + sum(bytes_by_neighbour(agent, progress).values())
+
+
+def bytes_by_neighbour(agent: Agent, progress: AgentProgress) -> dict[int, int]:
+    """Return the bytes that the agent has sent to each neighbour; exact means go along a tree."""
     consensus_bytes = agreed_bytes(progress.estimates) * agent.links.diameter
     rounds = progress.rounds_run // agent.exchange_every
     rounds -= agent.first_round // agent.exchange_every
-    sent = len(agent.neighbours) * (rounds * agent.bytes_per_round + consensus_bytes)
-    return agent.earlier_bytes + sent
+    sent = dict.fromkeys(agent.neighbours, rounds * agent.bytes_per_round + consensus_bytes)
+    for j in agent.tree_neighbours:
+        sent[j] += rounds * agent.mean_bytes_per_round
+    return sent
+
+
+def messages_sent(agent: Agent, progress: AgentProgress) -> int:
+    """Return the number of messages that the agent has sent, in rounds and for estimates."""
+    means = sum(map(agent.sends_mean, range(agent.exchange_count)))
+    rounds, consensus = progress.rounds_run, count_exchanges(progress.estimates).talks
+    exchanges = agent.count_exchanges(rounds) - rounds * means + consensus * agent.links.diameter
+    return len(agent.neighbours) * exchanges + rounds * means * len(agent.tree_neighbours)

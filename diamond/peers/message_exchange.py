@@ -3,6 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from ..auto import loss_monitor
@@ -13,6 +14,7 @@ from ..privacy.private_runs import PrivacyRefusal
 from . import site_rollback, warm_restart, wire_format
 from .agent_programs import LocalResult
 from .audit import LOG
+from .call_errors import RunFailed
 from .client import NeighbourClient, gather_or_cancel
 from .edge_states import EdgeStates
 from .epoch_entry import EpochEntry
@@ -22,11 +24,11 @@ from .round_deadline import RoundDeadline
 from .round_progress import AgentProgress
 from .sent_record import SentRecord, frame_tag
 from .service import Service
-from .site_agent import Agent
+from .site_agent import MEAN_SOURCE, Agent
 from .site_names import replace_agent_numbers
-from .site_rollback import RunClock
+from .site_rollback import MEAN_STEP, MESSAGE_STEPS, TOTAL_STEP, RunClock
 from .warm_restart import RestartPoint
-from .wire_format import Envelope, Frame, FrameError
+from .wire_format import Envelope, Frame, FrameError, Layout
 from .worker_thread import BlockingRunner
 
 if TYPE_CHECKING:
@@ -179,6 +181,12 @@ class ExchangeRunner:
                 fetch(j, 0, step, layout) for j in self.agent.neighbours
             )
             point = RestartPoint(warm_restart.mean_of_neighbours(received, x), y)
+        if self.agent.mean_place is not None:  # such methods have one x, and one common y
+            has_common_y = self.agent.problem.lower_level == "common"
+            leaves, structure = jax.tree.flatten(point if has_common_y else point.x)
+            own = [np.asarray(leaf) for leaf in leaves]
+            mean = jax.tree.unflatten(structure, await self._exact_mean(0, own, step - 2, step - 1))
+            point = mean if has_common_y else point._replace(x=mean)
         return self.agent.initial_progress_at(*point)
 
     async def begin_epoch(self, entry: EpochEntry) -> AgentProgress:
@@ -206,7 +214,9 @@ class ExchangeRunner:
             if not self.agent.has_exchange(progress.t):
                 progress = await self._run_alone(progress, exchange)
                 continue
-            progress, messages = await self._run_exchange(progress, exchange)
+            is_mean = self.agent.sends_mean(exchange)
+            run_exchange = self._run_mean if is_mean else self._run_exchange
+            progress, messages = await run_exchange(progress, exchange)
             all_messages.append(messages)
         self.messages = all_messages or self.messages
         after: AgentProgress = await self.run_blocking(self.agent.finish_round, progress)
@@ -220,14 +230,57 @@ class ExchangeRunner:
         is_early = self.agent.sends_before_gradient(exchange)
         sent = self.agent.outgoing_arrays, progress, exchange, None if is_early else local_result
         messages = dict.fromkeys(self.agent.sources, await self.run_blocking(*sent))
-        call = self.agent.finish_exchange, progress, exchange, local_result, messages
+        return await self._finish_exchange(progress, exchange, local_result, messages)
+
+    async def _finish_exchange(self, *inputs: Any) -> AgentProgress:
+        """Finish an exchange; the error of divergence has the names of sites."""
         try:
-            after: AgentProgress = await self.run_blocking(*call)
+            after: AgentProgress = await self.run_blocking(self.agent.finish_exchange, *inputs)
         except FloatingPointError as error:
             raise FloatingPointError(
                 replace_agent_numbers(str(error), self.service.names)
             ) from None
         return after
+
+    async def _run_mean(
+        self, progress: AgentProgress, exchange: int
+    ) -> tuple[AgentProgress, dict[int, list[Any]]]:
+        """Run an exchange that is an exact mean: totals go up the tree, the mean comes down."""
+        agent, t = self.agent, self.agent.tick(progress, exchange)
+        local_result = await self.run_blocking(agent.compute, progress, exchange)
+        self.spent = local_result.spent
+        outgoing = agent.outgoing_arrays, progress, exchange, local_result
+        own_message = await self.run_blocking(*outgoing)
+        mean = await self._exact_mean(t, own_message, TOTAL_STEP, MEAN_STEP)
+        messages = {agent.number: own_message, MEAN_SOURCE: mean}
+        return await self._finish_exchange(progress, exchange, local_result, messages), messages
+
+    async def _exact_mean(
+        self, t: int, arrays: list[Any], total_step: int, mean_step: int
+    ) -> list[Any]:
+        """Return the mean of the arrays over all agents, with messages of these steps."""
+        start, layout, fetch = _loop_time(), wire_format.layout_of(arrays), self._fetch_for_mean
+        place = self.agent.mean_place
+        assert place is not None
+        received = await gather_or_cancel(fetch(j, t, total_step, layout) for j in place.children)
+        mean = await self.run_blocking(place.add, arrays, received)
+        if place.parent is not None:
+            self.publish(t, mean, total_step)
+            mean = await fetch(place.parent, t, mean_step, layout)
+        if place.children:
+            self.publish(t, mean, mean_step)
+        self.seconds_waited += _loop_time() - start
+        return mean
+
+    async def _fetch_for_mean(self, j: int, t: int, step: int, layout: Layout) -> list[Any]:
+        """Return a total or the mean of neighbour j; raises `RunFailed` if j is proven to lie."""
+        message = await self.client.fetch_message(j, t, step, layout)
+        if self._is_out(j, t):
+            raise RunFailed(
+                f"{self.service.site_name(j)} is proven to lie, and an exact mean needs all sites: "
+                f"start the run again without it"
+            )
+        return message
 
     async def _run_exchange(
         self, progress: AgentProgress, exchange: int
@@ -317,7 +370,7 @@ class ExchangeRunner:
                 self._record_sent(envelope, arrays, frame)
             self.service.publish(t, frame, consensus_step)
         except (FrameError, LimitExceeded) as cause:
-            what = "what it measures" if consensus_step else "its message"
+            what = "its message" if consensus_step in MESSAGE_STEPS else "what it measures"
             raise FloatingPointError(
                 f"{self.name} diverged in round {self.clock.round_of(t)}: {what} has {cause}; "
                 f"start again with smaller steps"

@@ -66,6 +66,8 @@ def validate_status(document: Mapping[str, Any], agents: int) -> SiteStatus:
     if "epsilon" in document:
         status["epsilon"] = _check_number(document["epsilon"])
         status["budget"] = _check_number(document["budget"])
+    if message := sanitize_text(_check_text(document.get("message", ""))):
+        status["message"] = message
     if "loss" in document and math.isfinite(document["loss"]):
         status["loss"] = _check_number(document["loss"])
     return status

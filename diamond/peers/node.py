@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakSet
 
 from ..hardware.program_cache import compile_once
+from ..interface.traffic import check_exact_means
 from ..privacy.ledger import BudgetExhausted, open_ledger
 from ..privacy.private_runs import ledger_terms
 from ..schedules.deferred import deferred_names
 from . import warm_restart
+from .agent_setup import CONTINUES
 from .call_errors import RunFailed
 from .checkpoint_writer import CheckpointWriter
 from .client import NeighbourClient, Transport
@@ -92,6 +94,7 @@ class Node:
     sent_path: Path | None = None  # record of sent messages; None: in the folder
 
     def __post_init__(self) -> None:
+        self.planned_rounds = self.total_rounds or self.rounds  # of the whole run
         start = "onward" if warm_restart.is_warm_restart(self.folder) else "anew"
         start = start if self.entry is None else f"epoch {self.agent.first_round}"
         missing = describe_policy(self.missing, self.deadline, self.sign is not None)
@@ -156,11 +159,6 @@ class Node:
         return site_name(self.names, self.agent.number)
 
     @property
-    def planned_rounds(self) -> int:
-        """Return the rounds of the whole run."""
-        return self.rounds if self.total_rounds is None else self.total_rounds
-
-    @property
     def begins_run(self) -> bool:
         """Return whether the agent takes part from the first round of this node on."""
         return self.entry is None or self.entry.point is None
@@ -171,6 +169,7 @@ class Node:
         return self.exchange_runner.seconds_waited
 
     def _make_edges(self) -> EdgeStates:
+        check_exact_means(self.agent.network, self.agent.message_shapes, CONTINUES)
         if self.agent.network.channels:
             raise ValueError(
                 "compressed messages build on one another, so that none may be missing: run with "
@@ -198,6 +197,7 @@ class Node:
     async def run(self) -> AgentProgress:
         """Run all rounds, from the checkpoint if any; return once no neighbour needs more."""
         progress = self.checkpoints.restore()
+        self._end_if_finished(progress)
         self.sent.open(self.client.first_tick)
         if self.masks is not None:
             self.masks.open(is_resumed=progress.clock > 0)
@@ -215,6 +215,7 @@ class Node:
                 self.seconds += _loop_time() - start
                 start = _loop_time()
                 self.t, self.progress = progress.t, progress
+                self._end_if_finished(progress)
                 if self._is_due(progress):
                     await self.checkpoints.wait()
                     times = self.seconds, self.seconds_waited
@@ -341,6 +342,17 @@ class Node:
         """End the run of this node after fewer rounds than planned, none of which has begun."""
         if rounds <= self.t or rounds > self.rounds:
             raise ValueError(f"round {rounds} is not to come: {self.name} is at {self.t}")
+        self._shorten(rounds)
+
+    def _end_if_finished(self, progress: AgentProgress) -> None:
+        """Make the last round that of `progress`, if the algorithm has ended there.
+
+        All agents have the same averages, so they end in the same round.
+        """
+        if progress.t < self.rounds and progress.has_ended:
+            self._shorten(progress.t)
+
+    def _shorten(self, rounds: int) -> None:
         self.rounds = rounds
         self.clock.shorten(rounds)
         self.last_tick = self.service.last_tick = self.client.last_tick = self.clock.last_tick

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 def describe_node(node: "Node") -> dict[str, Any]:
     """Return the state of the agent and whom it waits for."""
     state, edges = "stopping" if node.shutdown.requested else "running", node.edges
-    if node.t == node.planned_rounds:
+    has_ended = node.progress is not None and node.progress.has_ended
+    if node.t == node.planned_rounds or has_ended:
         state = "finished"
     elif edges and edges.stuck:
         state = "stuck"
@@ -24,6 +25,8 @@ def describe_node(node: "Node") -> dict[str, Any]:
     away = sorted({*edges.absent} | late) if edges else []
     position = {"agent": node.agent.number, "round": node.t, "rounds": node.planned_rounds}
     status: dict[str, Any] = position | {"state": state, "waiting": waiting, "away": away}
+    if has_ended and node.progress is not None:
+        status["message"] = node.progress.end_reason
     status["pace"] = node.seconds / max(1, node.t - node.first_round)
     if node.ledger is not None:
         status |= {"epsilon": node.ledger.spent, "budget": node.ledger.terms.epsilon}

@@ -25,7 +25,7 @@ def estimate_resources(agent: Agent, every: int, missing: str = "wait") -> Resou
     without absent neighbours, the journal also keeps received messages; if runs may roll back,
     rollback states are kept.
     """
-    sent_bytes = every * agent.bytes_per_round
+    sent_bytes = every * (agent.bytes_per_round + 2 * agent.mean_bytes_per_round)
     received_bytes = sent_bytes * len(agent.neighbours) if missing == "continue" else 0
     state_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(agent.initial_progress().state))
     rollback_bytes = max_rollback_states(agent, missing == "continue") * state_bytes

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..auto import loss_monitor
-from ..interface.round_interface import Algorithm, State
+from ..interface.round_interface import Algorithm, State, is_finished
 from ..schedules.deferred import ResolvedValue
 from .wire_format import Layout
 
@@ -41,6 +41,17 @@ class AgentProgress(NamedTuple):
     def clock(self) -> int:
         """Return the round on the clock of peers."""
         return self.clock_offset + self.t
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the algorithm has ended at all agents, so that no round is to come."""
+        return bool(is_finished(self.algorithm, self.state))
+
+    @property
+    def end_reason(self) -> str:
+        """Return why the algorithm has ended, or "" if it has not or does not say."""
+        describe = getattr(self.algorithm, "describe_end", None)
+        return "" if describe is None else str(describe(self.state))
 
     @property
     def rounds_run(self) -> int:

@@ -207,9 +207,9 @@ class Service:
         limit = self._response_limits.get(request.sender, self.timeouts.round)
         until = asyncio.get_running_loop().time() + min(self.timeouts.round, limit) / 2
         self.outbox.record_durable(request.sender, request.durable)
-        if request.durable == self.last_tick:
-            await self.record_finished(request.sender)
         while True:
+            if request.durable == self.last_tick:  # which may have become earlier meanwhile
+                await self.record_finished(request.sender)
             if self._failure:
                 raise RunFailed(self._failure)
             if (response := await self._available_response(request, kind)) is not None:

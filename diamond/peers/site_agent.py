@@ -29,6 +29,7 @@ from .agent_setup import AgentSetup
 from .round_progress import AgentProgress, rollback_state
 
 LocalMeasure = Literal["exact", "cheap"]
+MEAN_SOURCE = -1  # in place of a neighbour's number: the exact mean
 
 
 class Agent(AgentSetup):
@@ -39,7 +40,7 @@ class Agent(AgentSetup):
     exchanges. Numbers that the algorithm leaves open are estimated from this agent's measurements
     and the maximum over the network. With `clip`, the difference to a neighbour is bounded by
     `clip` times the median (`agent_programs.mix_clipped`). With `epoch`, the agents of the network
-    are its members, and the first round is that of the epoch.
+    are its members, and the first round is that of the epoch. `missing` is that of the `Node`.
     """
 
     def __init__(
@@ -52,8 +53,9 @@ class Agent(AgentSetup):
         sampling: Sampling = "blocks",
         clip: float | None = None,
         epoch: Epoch | None = None,
+        missing: str = "wait",
     ):
-        super().__init__(problem, network, algorithm, number, seed, sampling, clip, epoch)
+        super().__init__(problem, network, algorithm, number, seed, sampling, clip, epoch, missing)
         self.measure: LocalMeasure = "exact" if problem.has_lower_solution else "cheap"
         self.distances: tuple[np.ndarray, np.ndarray] | None = None  # see `split_observations`
         self._flat_algorithm: tuple[Any, Any, Any] = None, None, None  # with leaves, structure
@@ -205,26 +207,31 @@ class Agent(AgentSetup):
         local_result: LocalResult,
         messages: Mapping[int, Sequence[np.ndarray]],
     ) -> AgentProgress:
-        """Finish the exchange with the messages of all neighbours and the agent's own."""
+        """Finish the exchange with the messages of all neighbours and the agent's own.
+
+        In an exact mean, with the own message and the mean, that of `MEAN_SOURCE`.
+        """
         own_index, stage = self._own_index, self.exchanges[exchange].stage
         t, channel_states = np.int32(progress.t), progress.channel_states
         inputs = local_result.state, local_result.estimate
         if self.channel_codec is None:
             numbers, structure = self._flatten_algorithm(progress.algorithm)
-            is_masked = self.masked is not None
-            fixed = structure, self._structures[stage], stage, 0 if is_masked else own_index
-            choices = self._next_messages[exchange], self.clip, self.robust, is_masked
+            is_mean = self.sends_mean(exchange)
+            has_change = is_mean or self.masked is not None
+            fixed = structure, self._structures[stage], stage, 0 if has_change else own_index
+            choices = self._next_messages[exchange], self.clip, self.robust, has_change
             program = agent_programs.finish_program(FinishKey(*fixed, *choices))
             own_arrays, on_device = self._last_sent
-            leaves = [on_device if messages[j] is own_arrays else messages[j] for j in self.sources]
-            if is_masked:
+            sources = [self.number, MEAN_SOURCE] if is_mean else self.sources
+            leaves = [on_device if messages[j] is own_arrays else messages[j] for j in sources]
+            if self.masked is not None:
                 leaves = [leaves[own_index], self.masked_change(messages)]
             parts = tuple(map(tuple, leaves))
             new_state, observations, message = program(numbers, *inputs, parts, self.weights, t)
             state = new_state.restore(inputs)
             observed = agent_programs.split_observations(np.asarray(observations), len(parts))
             total, *distances = observed
-            self.distances = None if is_masked else (distances[0], distances[1])
+            self.distances = None if has_change else (distances[0], distances[1])
             is_finite = math.isfinite(total) or pytrees.finite((state.x, state.y))
             precomputed = message and (progress.algorithm, state, message.restore(state))
             self._precomputed = precomputed or (None, None, None)

@@ -26,6 +26,9 @@ from .site_agent import Agent
 
 MAX_SENT = 1e30  # largest number that is sent, finite
 SIZE_CHECK_STEP = 2**30  # offset of messages about sizes, after those about numbers
+TOTAL_STEP = SIZE_CHECK_STEP + 2**29  # of the total of an exact mean, towards the root of the tree
+MEAN_STEP = TOTAL_STEP + 1  # of an exact mean, from the root
+MESSAGE_STEPS = 0, TOTAL_STEP, MEAN_STEP  # of what the method sends
 MAX_ROLLBACKS = 2 * loss_monitor.MOST_SHRINKS  # maximum number of rollbacks: diverged, and risen
 SPARE_ROUNDS = 3  # rounds of the clock besides those of the run: see `RunClock`
 NEVER = 2**31  # beyond any clock

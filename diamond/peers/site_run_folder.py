@@ -20,7 +20,7 @@ from ..records.trajectory_digest import digest_trajectory
 from ..schedules.deferred import agreed_bytes, count_exchanges, values_by_name
 from .audit import LOG
 from .call_errors import RunFailed
-from .local_measures import bytes_sent, measure_agent
+from .local_measures import bytes_by_neighbour, measure_agent, messages_sent
 from .node import Node
 from .round_progress import AgentProgress
 from .shutdown import Halted
@@ -149,7 +149,7 @@ class SiteRunFolder:
                 "interrupted", "" if is_stop else f"{type(error).__name__}: {error}"
             )
             raise
-        self._write_outcome("finished", "")
+        self._write_outcome("finished", self.progress.end_reason if self.progress else "")
 
     def _write_outcome(self, status: str, message: str) -> None:
         """Write the outcome of the run."""
@@ -181,18 +181,17 @@ class SiteRunFolder:
         agent, lines = self.node.agent, self.writer.metrics.lines()
         resolved = values_by_name(progress.estimates)
         spent = zip(Cost._fields, cost_counter.total(progress.spent).tolist())
-        edges = [sorted((agent.number, j)) for j in agent.neighbours]
-        bytes_per_edge = 2 * bytes_sent(agent, progress) // max(len(edges), 1)
-        consensus_exchanges = count_exchanges(progress.estimates).talks * agent.links.diameter
-        exchanges = agent.count_exchanges(progress.rounds_run) + consensus_exchanges
+        sent, earlier = bytes_by_neighbour(agent, progress), agent.earlier_bytes
+        earlier_per_edge = 2 * earlier // max(len(sent), 1)
+        edges = {j: sorted((agent.number, j)) for j in sent}
         return {
             "resolved": resolved,
             "answer": summarize_x(progress.state.x, agent.problem.names)
             | entry_names(agent.problem),
             "compile_seconds": self.node.compile_seconds,
             "costs": {name: self._for_this_agent(count) for name, count in spent},
-            "traffic": [[*edge, bytes_per_edge] for edge in edges],
-            "messages": len(edges) * exchanges,
+            "traffic": [[*edges[j], 2 * count + earlier_per_edge] for j, count in sent.items()],
+            "messages": messages_sent(agent, progress),
             "digest": digest_trajectory(lines, progress.state.x, progress.state.y),
         }
 

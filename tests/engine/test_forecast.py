@@ -2,6 +2,7 @@
 
 import time
 
+import jax
 import pytest
 from helpers import quad, ring
 
@@ -12,14 +13,26 @@ from diamond.engine.forecast import forecast
 from diamond.engine.single_driver import SingleDriver
 
 ROUNDS = 60
+PROGRAMS = ["run_rounds_until", "measure_all"]
 
 
 def test_a_forecast_counts_the_later_estimates_of_a_run():
-    problem, network, algorithm = quad(), ring(4), solve(batch=4)
+    problem, network, algorithm = quad(), ring(4), solve(batch=4, steps="learned")
     estimate = forecast(problem, network, algorithm, ROUNDS, every=30)
     run = diamond.simulate(problem, network, algorithm, ROUNDS, every=30, progress=False)
     assert estimate.samples == run.history["samples"][-1]
     assert estimate.bytes == run.history["bytes"][-1]
+
+
+def test_the_run_compiles_no_program_of_its_forecast_again(caplog):
+    settings = quad(agents=3), ring(3), solve(batch=3, steps="learned"), 5
+    with jax.log_compiles():
+        forecast(*settings, every=5)
+        compiled = [name for name in PROGRAMS if f"Compiling jit({name})" in caplog.text]
+        caplog.clear()
+        diamond.simulate(*settings, every=5, progress=False)
+    again = [name for name in PROGRAMS if f"Compiling jit({name})" in caplog.text]
+    assert (compiled, again) == (PROGRAMS, [])
 
 
 def test_a_forecast_times_warm_rounds_and_states_one_rate(monkeypatch):
@@ -40,7 +53,7 @@ def test_a_forecast_times_warm_rounds_and_states_one_rate(monkeypatch):
 
     monkeypatch.setattr(SingleDriver, "run_rounds", run_rounds_slowly)
     monkeypatch.setattr(SingleDriver, "evaluate", evaluate_slowly)
-    inputs = quad(), ring(4), solve(batch=4), ROUNDS
+    inputs = quad(), ring(4), solve(batch=4, steps="learned"), ROUNDS
     estimate = forecast(*inputs, every=30)
     assert 0.3 < estimate.seconds < 50 and len(first) > 1
     assert estimate.rounds_per_second == pytest.approx(ROUNDS / estimate.seconds)
@@ -51,5 +64,5 @@ def test_a_forecast_times_warm_rounds_and_states_one_rate(monkeypatch):
 
 
 def test_a_forecast_of_no_rounds_is_one_evaluation():
-    estimate = forecast(quad(), ring(4), solve(batch=4), 0)
+    estimate = forecast(quad(), ring(4), solve(batch=4, steps="learned"), 0)
     assert estimate.rounds_per_second == estimate.samples == estimate.bytes == 0

@@ -75,7 +75,7 @@ def test_what_loses_nothing_in_the_limit_ends_at_the_solution(name):
     np.testing.assert_allclose(np.asarray(state.u - state.p).sum(0), 0, atol=1e-12)
 
 
-SIZES = Message((4, 3), (4,))
+SIZES = (4, 3), (4,)
 
 
 def agreeing(net, count, seed=0):

@@ -35,7 +35,8 @@ def distinct_messages():
     for name, make in METHODS.items():
         for level in make().lower_levels:
             problem = quad(lower_level=level)
-            outline = replace_deferred(specialize(make(), problem), lambda number: 1)
+            method = specialize(make(), problem, ring(4).through(channels.quantized(4)))
+            outline = replace_deferred(method, lambda number: 1)
             objectives = problem.objectives(outline.batch)
             for message in message_shapes(outline, objectives, *problem.start(0)):
                 leaves, shape = jax.tree.flatten(message)

@@ -54,9 +54,19 @@ class Mortal(Node):
 class Cluster:
     """All agents, each started again some seconds after its death."""
 
-    def __init__(self, folder, order="paper", faults=(), size=3, agents=None, kinds=(), sign=()):
+    def __init__(
+        self,
+        folder,
+        order="paper",
+        faults=(),
+        size=3,
+        agents=None,
+        kinds=(),
+        sign=(),
+        rounds=ROUNDS,
+    ):
         self.team, self.folder = agents or team(order, size), folder
-        self.wire = InProcessNetwork(*faults)
+        self.wire, self.rounds = InProcessNetwork(*faults), rounds
         self.kinds, self.sign = dict(kinds), dict(sign)  # other kinds of nodes, and signers
         self.tasks, self.deaths, self.most_messages = {}, 0, 0
         self.late_kills = 0  # killed while answering, its own run already done
@@ -73,7 +83,10 @@ class Cluster:
         number = agent.number
         while True:
             transport, place = self.wire.transport(number), self.folder / str(number)
-            fixed, sign = (agent, ROUNDS, transport, place, EVERY, LIMITS), self.sign.get(number)
+            fixed, sign = (
+                (agent, self.rounds, transport, place, EVERY, LIMITS),
+                self.sign.get(number),
+            )
             node = self.kinds.get(number, Mortal)(*fixed, run_inline, sign=sign)
             node.cluster, node.on_round = self, lambda _: self.record_outbox(node)
             self.wire.nodes[number] = node

@@ -51,6 +51,11 @@ class Channel:
         """Damping factor of the change that is stable."""
         return 1.0
 
+    @property
+    def tries(self) -> float | None:
+        """Mean number of sends until a message arrives as it is; None: it does not."""
+        return None
+
     def check(self, message: Any) -> None:
         """Reject a message, given as shapes, that the channel cannot carry."""
 

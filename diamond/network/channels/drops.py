@@ -47,6 +47,10 @@ class Drops(Channel):
     def senders_know(self) -> bool:
         return self.known == "both"
 
+    @property
+    def tries(self) -> float:
+        return 1 / (1 - self.loss) if self.burst is None else 1 + self.loss * self.burst
+
     def start_links(self, agents: int) -> Any:
         return None if self.burst is None else jnp.full((agents, agents), UNKNOWN, jnp.uint8)
 

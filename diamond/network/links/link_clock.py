@@ -26,6 +26,7 @@ class TimedExchange(NamedTuple):
     request_delay: Numbers
     packets: tuple[int, int]  # of a message and of its request
     sends_before_compute: bool  # whether messages leave before the computation
+    steps: tuple[NDArray[np.int64], ...] = ()  # messages of each step of an exact mean
 
 
 class LinkClock:
@@ -50,13 +51,17 @@ class LinkClock:
         T_i <- max_j (T_j + c_j) + sum_turns max_{e of the turn} 2 d_e(b_k)
 
     and the larger of max_j T_j + c_j and max_j T_j + sum ... if the message is early. The run has
-    taken max_i T_i. Packet losses are drawn by (seed, t, link) if there is a timeout. The
+    taken max_i T_i. In an exact mean, messages travel along a tree instead, each one after those
+    that its sender waits for; if links wait for one another or change, all agents wait for every
+    step. Packet losses are drawn by (seed, t, link) if there is a timeout. The
     max-consensus exchanges that estimate open numbers are added, one after another over the link
     that is slowest on average. If `compute` is measured, c_i is 0, and the time that the rounds of
     all m agents took on this machine, divided by m, times the mean of max_i s_i(t), is added.
 
     `exchanges`: (b_k, whether the message is early) of each. `active`: link numbers of rounds 0, 1,
-    ..., periodically, if the links change.
+    ..., periodically, if the links change. `means`: indices of the exchanges that are exact means,
+    and `mean_steps` their messages (sender, receiver), step by step, for the same rounds, each sent
+    `mean_tries` times.
     """
 
     def __init__(
@@ -65,18 +70,23 @@ class LinkClock:
         exchanges: Sequence[tuple[int, bool]],
         seed: int,
         active: Sequence[Sequence[int]] | None = None,
+        means: Sequence[int] = (),
+        mean_steps: Sequence[Sequence[Sequence[tuple[int, int]]]] = (),
+        mean_tries: float = 1.0,
     ):
-        self.links, self.seed = links, seed
+        self.links, self.seed, self.mean_tries = links, seed, mean_tries
         agents = len(links.stragglers)
         self.compute = np.zeros(agents) if links.compute is None else links.compute
         self.active = active or [range(len(links.edges))]
         self.rounds = [
             [
-                self._exchange(np.array(numbers, int), *exchange)
-                for exchange in exchanges
+                self._mean(mean_steps[t], *exchange)
+                if k in means
+                else self._exchange(np.array(numbers, int), *exchange)
+                for k, exchange in enumerate(exchanges)
                 if agents > 1
             ]
-            for numbers in self.active
+            for t, numbers in enumerate(self.active)
         ]
         self.end_times = [0.0]  # max_i T_i after each round
         self.recent_clocks = [np.zeros(agents)]  # T after the last rounds
@@ -147,6 +157,11 @@ class LinkClock:
                 exchange.delay + message_wait,
                 exchange.request_delay + request_wait,
             )
+            if exchange.steps:
+                requested = start_times[exchange.receivers] + request_delay
+                times = self._run_mean(exchange, send_times, requested, delay, request_delay)
+                clocks = np.maximum(clocks, times)
+                continue
             if self.links.takes_turns:
                 end = send_times.max() + self._seconds_of_turns(exchange, delay + request_delay)
                 clocks = np.full(len(clocks), max(clocks.max(), end))
@@ -156,6 +171,44 @@ class LinkClock:
                 departures = np.maximum(departures, start_times[exchange.receivers] + request_delay)
             np.maximum.at(clocks, exchange.receivers, departures + delay)
         return clocks
+
+    def _run_mean(
+        self,
+        exchange: TimedExchange,
+        start_times: Numbers,
+        requested: Numbers,
+        delay: Numbers,
+        request_delay: Numbers,
+    ) -> Numbers:
+        """Return when each agent has the mean, if all start at `start_times`."""
+        times = start_times.copy()
+        for step in exchange.steps:
+            if self.links.takes_turns:
+                seconds = np.zeros_like(delay)
+                seconds[step] = (delay + request_delay)[step]
+                times[:] = times.max() + self._seconds_of_turns(exchange, seconds)
+            elif len(self.active) > 1:
+                times[:] = times.max() + delay.max()
+            else:
+                departures = times[exchange.senders[step]]
+                if self.links.pulled:
+                    departures = np.maximum(departures, requested[step])
+                np.maximum.at(times, exchange.receivers[step], departures + delay[step])
+        return times
+
+    def _mean(
+        self, steps: Sequence[Sequence[tuple[int, int]]], count: float, sends_before_compute: bool
+    ) -> TimedExchange:
+        """Return the exact mean of `count` bytes per message."""
+        number_of_edge = {edge: k for k, edge in enumerate(self.links.edges)}
+        arcs = [arc for step in steps for arc in step]
+        ways = np.array([int(arc not in number_of_edge) for arc in arcs], int)
+        edges = [arc[::-1] if way else arc for arc, way in zip(arcs, ways)]
+        numbers = np.array([number_of_edge[edge] for edge in edges], int)
+        ends = np.array(arcs, int).reshape(-1, 2)
+        places = np.split(np.arange(len(arcs)), np.cumsum([len(step) for step in steps])[:-1])
+        timed = self._timed(ends, numbers, ways, count, sends_before_compute)
+        return timed._replace(delay=self.mean_tries * timed.delay, steps=tuple(places))
 
     def _exchange(
         self, numbers: NDArray[np.int64], count: float, sends_before_compute: bool
@@ -168,6 +221,17 @@ class LinkClock:
             np.repeat(range(self.links.ways), len(numbers)),
             np.tile(numbers, self.links.ways),
         )
+        return self._timed(ends, links, ways, count, sends_before_compute)
+
+    def _timed(
+        self,
+        ends: NDArray[np.int64],
+        links: NDArray[np.int64],
+        ways: NDArray[np.int64],
+        count: float,
+        sends_before_compute: bool,
+    ) -> TimedExchange:
+        """Return the exchange of `count` bytes from the first to the second of `ends`."""
         delay, request_delay = self.links.seconds(count)[links], self.links.seconds(0)[links]
         request_delay = request_delay * self.links.pulled
         sizes = packets(count + self.links.headers), packets(self.links.headers)

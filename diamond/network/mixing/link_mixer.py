@@ -16,6 +16,7 @@ from diamond.core import pytrees
 from diamond.core.sampling import ExchangeId
 from diamond.network.channels.channel import Gate, GateFunction
 from diamond.network.communication_network import Network
+from diamond.network.mixing.exact_mean import MeanTree, mean_tree
 from diamond.network.mixing.mixer import PASS, Bucket
 
 
@@ -77,6 +78,7 @@ class LinkMixer:
     averages: LinkWeights
     totals: LinkWeights | None
     sent_totals: LinkWeights | None
+    mean: MeanTree  # exact mean over all agents
     skips: jax.Array | None = None
 
     def __call__(self, message: Any, t: Any = 0) -> Any:
@@ -154,9 +156,10 @@ def link_mixer(network: Network, dense: bool) -> LinkMixer:
     form = _dense if dense else _slots
     rows = form([phase.weights for phase in network.phases])
     if network.shares is None:
-        return LinkMixer(rows, None, None, _skips(network))
+        return LinkMixer(rows, None, None, mean_tree(network), _skips(network))
     shares = [phase.weights if phase.shares is None else phase.shares for phase in network.phases]
-    return LinkMixer(rows, form(shares), form([csr_array(c.T) for c in shares]))
+    sent = form([csr_array(c.T) for c in shares])
+    return LinkMixer(rows, form(shares), sent, mean_tree(network))
 
 
 def _skips(network: Network) -> jax.Array | None:

@@ -93,6 +93,10 @@ class LossyMixer:
             tuple(sender_states), tuple(links), tuple(receiver_states)
         )
 
+    def mean(self, tree: Any) -> Any:
+        """Return the exact mean, for which a lost message is sent again until it arrives."""
+        return self.links.mean(tree)
+
     def gates(
         self, exchange_id: ExchangeId, link_states: Sequence[Any]
     ) -> tuple[list[GateFunction], tuple[Any, ...]]:

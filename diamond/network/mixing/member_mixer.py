@@ -21,6 +21,10 @@ class MemberMixer:
         """Return the change of every member's message."""
         return self.mixing.exchange(message, exchange_id, state)
 
+    def mean(self, tree: Any) -> Any:
+        """Return the exact mean over the members."""
+        return self.mixing.mean(tree)
+
     @property
     def skips(self) -> jax.Array | None:
         """Return which members skip which rounds, if any does."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from diamond.core import host_transfer, pytrees
 from diamond.core.sampling import ExchangeId
 from diamond.network.communication_network import Network
+from diamond.network.mixing.exact_mean import MeanTree, mean_tree
 
 # Slots summed in one fused pass; wider buckets loop over passes. A compromise: timed on a CPU,
 # no length from 8 to 64 was best throughout, and longer passes take longer to compile.
@@ -76,6 +77,7 @@ class Mixer:
     buckets: tuple[Bucket, ...]
     members: tuple[jax.Array, ...] | None
     places: jax.Array | None
+    mean: MeanTree  # exact mean over all agents
 
     def __call__(self, tree: Any) -> Any:
         """Return the change of every leaf over its leading axis, the agents, in its precision."""
@@ -137,7 +139,7 @@ def mixer(network: Network) -> Mixer:
 
 def dense_mixer(network: Network) -> Mixer:
     """Return M as a matrix; a round costs m^2 products per number."""
-    return Mixer(host_transfer.to_device(network.matrix), (), None, None)
+    return Mixer(host_transfer.to_device(network.matrix), (), None, None, mean_tree(network))
 
 
 def sparse_mixer(network: Network) -> Mixer:
@@ -147,10 +149,10 @@ def sparse_mixer(network: Network) -> Mixer:
     groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
     buckets = tuple(_bucket(network, members) for members in groups)
     if len(groups) == 1:
-        return Mixer(None, buckets, None, None)
+        return Mixer(None, buckets, None, None, mean_tree(network))
     as_indices = lambda a: host_transfer.to_device(a, np.int32)
     places = as_indices(np.argsort(np.concatenate(groups)))
-    return Mixer(None, buckets, tuple(map(as_indices, groups)), places)
+    return Mixer(None, buckets, tuple(map(as_indices, groups)), places, mean_tree(network))
 
 
 def _bucket(network: Network, members: NDArray[np.int64]) -> Bucket:

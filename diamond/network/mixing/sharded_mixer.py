@@ -16,6 +16,7 @@ from diamond.hardware.sharding import AgentSharding
 from diamond.network.communication_network import Network
 from diamond.network.membership_epochs import check_constant_members
 
+from .exact_mean import MeanTree, mean_tree
 from .mixer import PASS, Bucket
 
 AXIS = "agents"
@@ -38,6 +39,7 @@ class ShardedMixer:
 
     bucket: Bucket  # of all places; `senders` index the rows of the table
     sends: tuple[jax.Array, ...]  # per color: (parts, rows), indices of sent rows
+    mean_tree: MeanTree
     pairs: tuple[Pairs, ...] = field(metadata={"static": True})
 
     @property
@@ -45,7 +47,9 @@ class ShardedMixer:
         """Partition specs of the arrays."""
         slots, rows = PartitionSpec(None, AXIS), PartitionSpec(AXIS)
         bucket = jax.tree.map(lambda _: slots, self.bucket)
-        return replace(self, bucket=bucket, sends=jax.tree.map(lambda _: rows, self.sends))
+        sends = jax.tree.map(lambda _: rows, self.sends)
+        tree = jax.tree.map(lambda _: PartitionSpec(), self.mean_tree)
+        return replace(self, bucket=bucket, sends=sends, mean_tree=tree)
 
     def __call__(self, tree: Any) -> Any:
         """Return the change of every leaf over its leading axis: this device's agents."""
@@ -54,6 +58,15 @@ class ShardedMixer:
     def exchange(self, message: Any, exchange_id: ExchangeId, state: Any) -> tuple[Any, Any]:
         """Return the change, equal in every round, and no state."""
         return self(message), state
+
+    def mean(self, tree: Any) -> Any:
+        """Return the exact mean of all agents, for each of this device's agents."""
+
+        def mean_of_leaf(leaf: jax.Array) -> jax.Array:
+            everyone = jax.lax.all_gather(leaf, AXIS, tiled=True)
+            return jnp.broadcast_to(self.mean_tree.mean(everyone), leaf.shape)
+
+        return jax.tree.map(mean_of_leaf, tree)
 
     def table(self, leaf: jax.Array) -> jax.Array:
         """Return all messages that this device's agents may hear."""
@@ -97,6 +110,10 @@ class ShardedLinkMixer:
         average = jax.tree.map(lambda a: mix(self.averages[t], a), message.average)
         return type(message)(average, jax.tree.map(mix_total, message.total)), state
 
+    def mean(self, tree: Any) -> Any:
+        """Return the exact mean of all agents, for each of this device's agents."""
+        return self.links.mean(tree)
+
 
 def sharded_mixer(
     network: Network, sharding: AgentSharding, transport: Transport | None = None
@@ -136,7 +153,7 @@ def _symmetric_mixer(
             else "gather"
         )
     if transport == "gather" or not colors:
-        return ShardedMixer(_slots(network, sharding, {}), (), ())
+        return ShardedMixer(_slots(network, sharding, {}), (), mean_tree(network), ())
     table: dict[tuple[int, int], int] = {}  # (part, agent) -> row
     sends, row = [], sharding.places_per_device
     for pairs in colors:
@@ -148,7 +165,8 @@ def _symmetric_mixer(
             table |= {(receiver, agent): row + i for i, agent in enumerate(agents)}
         sends.append(jnp.asarray(rows))
         row += most
-    return ShardedMixer(_slots(network, sharding, table), tuple(sends), tuple(colors))
+    bucket = _slots(network, sharding, table)
+    return ShardedMixer(bucket, tuple(sends), mean_tree(network), tuple(colors))
 
 
 def _agents_to_send(network: Network, sharding: AgentSharding) -> dict[tuple[int, int], list[int]]:

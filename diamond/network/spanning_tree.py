@@ -1,0 +1,123 @@
+"""Spanning trees of a network, along which exact means are summed and distributed."""
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+if TYPE_CHECKING:
+    from diamond.network.communication_network import Network
+
+MAX_ROOTS = 16  # agents that are tried as the root; each takes two searches of the graph
+Arcs = list[tuple[int, int]]
+
+
+class SpanningTree(NamedTuple):
+    """Tree towards a root, along which numbers are summed, and one from it, for their total.
+
+    Both are breadth-first trees of the links of all rounds; on undirected links they have the same
+    edges. Of several agents that could be the parent, the one with the smallest number is.
+    """
+
+    root: int
+    up: Arcs  # (child, parent) in the order of additions: children of a parent in increasing order
+    down: Arcs  # (parent, child), parents before their children
+
+
+def make_tree(network: "Network") -> SpanningTree:
+    """Return the spanning tree of a network, with a root in the middle of the graph."""
+    hears = csr_array(network.weights != 0).astype(np.float64)  # row i: agents that i hears
+    root = _find_root(hears)
+    heard_by = csr_array(hears.T)
+    up = _parents(heard_by, _distances(hears, root), deepest_first=True)
+    down = _parents(hears, _distances(heard_by, root), deepest_first=False)
+    return SpanningTree(root, up, [(parent, child) for child, parent in down])
+
+
+def _find_root(hears: csr_array) -> int:
+    """Return an agent with the smallest depth of both trees, by bounds of those not yet tried.
+
+    depth(v) >= d(s, v) + d(v, s)   for every agent s
+    """
+    heard_by = csr_array(hears.T)
+    bounds = np.zeros(hears.shape[0])
+    best, root = np.inf, 0
+    for _ in range(min(len(bounds), MAX_ROOTS)):
+        agent = int(np.argmin(bounds))
+        if bounds[agent] >= best:
+            break
+        towards, away = _distances(hears, agent), _distances(heard_by, agent)
+        if (depth := towards.max() + away.max()) < best:
+            best, root = depth, agent
+        bounds = np.maximum(bounds, towards + away)
+        bounds[agent] = np.inf
+    return root
+
+
+def _distances(matrix: csr_array, agent: int) -> NDArray[np.float64]:
+    from scipy.sparse.csgraph import dijkstra
+
+    distances: NDArray[np.float64] = dijkstra(matrix, indices=agent, unweighted=True)
+    return distances
+
+
+def _parents(matrix: csr_array, distances: NDArray[np.float64], deepest_first: bool) -> Arcs:
+    """Return (agent, parent) by distance from the root, then by agent.
+
+    The parent is the first agent in the row of `matrix` that is closer to the root.
+    """
+    arcs, sign = [], -1 if deepest_first else 1
+    for agent in np.lexsort((np.arange(len(distances)), sign * distances)).tolist():
+        row = matrix.indices[matrix.indptr[agent] : matrix.indptr[agent + 1]]
+        closer = row[distances[row] == distances[agent] - 1]
+        if closer.size:
+            arcs.append((agent, int(closer.min())))
+    return arcs
+
+
+def mean_steps(network: "Network", t: int = 0) -> list[Arcs]:
+    """Return the messages of an exact mean in round t as (sender, receiver), step by step.
+
+    An agent sends as soon as it has received all that it needs. On a changing network step k has
+    the links of round t + k, so that a message may wait for its link.
+    """
+    phases = [{*zip(*phase.weights.nonzero()[::-1])} for phase in network.phases]
+    steps: list[Arcs] = []
+    for arcs in network.spanning_tree[1:]:
+        waiting = list(arcs)
+        while waiting:
+            links, incomplete = phases[(t + len(steps)) % len(phases)], {b for _, b in waiting}
+            ready = [arc for arc in waiting if arc in links and arc[0] not in incomplete]
+            waiting = [arc for arc in waiting if arc not in ready]
+            steps.append(ready)
+    return steps
+
+
+def count_mean_messages(network: "Network", means: int) -> dict[tuple[int, int], int]:
+    """Count the messages of this many exact means over each edge; lost ones are sent again."""
+    counts = dict.fromkeys(network.edges, 0)
+    for a, b in (arc for arcs in network.spanning_tree[1:] for arc in arcs):
+        counts[(a, b) if (a, b) in counts else (b, a)] += 1
+    return {edge: round(means * mean_tries(network) * count) for edge, count in counts.items()}
+
+
+def mean_tries(network: "Network") -> float:
+    """Return the mean number of sends of a message of an exact mean until it arrives."""
+    return math.prod(channel.tries or 1 for channel in network.channels)
+
+
+def exact_mean_obstacle(network: "Network") -> str:
+    """Return why agents of the network cannot compute exact means, in a few words, or ""."""
+    skips = network.base is not None or any(phase.skipping for phase in network.phases)
+    lossy = [channel for channel in network.channels if channel.tries is None]
+    obstacles = {
+        "its members change": bool(network.epochs),
+        "its agents exchange in some rounds only": skips,
+        f"its channel {lossy[0].name} changes messages" if lossy else "": bool(lossy),
+        "its messages are masked": network.mask_limit is not None,
+        "its agents mix robustly": network.defense is not None,
+        "it has liars": bool(network.lies),
+    }
+    return next((reason for reason, is_given in obstacles.items() if is_given), "")
