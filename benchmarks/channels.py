@@ -1,12 +1,13 @@
 """What channels cost: the exchange of a message of 100,000 numbers, beside a round.
 
-    python benchmarks/channels.py [--wide]
+    python benchmarks/channels.py [--wide] [--small]
 
 64 agents on a ring; x and its tracker, each of 100,000 numbers. `--wide`: beside a round of the
-wide problem of `benchmarks/gpu.py`, for a GPU.
+wide problem of `benchmarks/gpu.py`, for a GPU. `--small`: 8 agents and 1,000 numbers.
 """
 
 import argparse
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from diamond.interface.round_interface import Message
 from diamond.network import channels
 from diamond.network.mixing.lossy_mixer import LossyMixer, make_mixer
 
-AGENTS, SIZE, COUNT = 64, 100_000, 20
+AGENTS, SIZE, COUNT = (8, 1000, 2) if "--small" in sys.argv else (64, 100_000, 20)
 CASES = {
     "none": [],
     "drops(0.05)": [channels.drops(0.05)],
@@ -53,6 +54,7 @@ def seconds_of_exchange(channel_list):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--wide", action="store_true")
+    parser.add_argument("--small", action="store_true", help="few agents and numbers")
     round_seconds = None
     if parser.parse_args().wide:
         run_rounds, _ = rounds(meta(AGENTS, (1024, 1024)), 256, "float32", COUNT)

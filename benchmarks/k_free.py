@@ -18,11 +18,11 @@ from diamond.config.digits import digits
 from diamond.templates import demo_experiment
 
 SMALL = "--small" in sys.argv
-SEEDS = (0,) if SMALL else (0, 1, 2)
+SEEDS, CONDITIONS = ((0,), (3,)) if SMALL else ((0, 1, 2), (3, 30, 300))
 
 
 def compare(name, problem, network, steps, batch, chain, rounds, every):
-    rounds = 5 * every if SMALL else rounds
+    rounds, every = (50, 10) if SMALL else (rounds, every)
     methods = {
         "diamond": diamond.diamond(**steps, batch=batch, hypergradient=chain),
         "k_free": diamond.k_free(**steps, batch=batch),
@@ -54,7 +54,7 @@ def main():
     compare(
         "digits", digits(), network, steps, demo_experiment.BATCH, demo_experiment.CHAIN, 1000, 50
     )
-    for condition in (3, 30, 300):
+    for condition in CONDITIONS:
         quadratic = diamond.gallery.quadratic(9, 10, 20, 200, mu=1.5 / condition, noise=0.5)
         weights = schedule.squared(3.0, schedule.power(1.0))
         steps = dict(alpha=schedule.power(0.1 / condition), beta=schedule.power(0.9))

@@ -189,9 +189,8 @@ def effects(scale):
     rows = []
 
     def go(what, value, network, agents=AGENTS, **options):
-        methods = {name: method(name, *SAME, **options) for name in EXPONENTS}
-        for name, method in methods.items():
-            (runs,) = histories([method], scale, network, agents)
+        for name in EXPONENTS:
+            (runs,) = histories([method(name, *SAME, **options)], scale, network, agents)
             late = lambda key: float(np.mean([run[key][scale[2] // 2 :].mean() for run in runs]))
             row = {
                 "what": what,
@@ -216,7 +215,7 @@ def effects(scale):
 def main():
     quick = "--quick" in sys.argv
     long, middle, short = (
-        ((4096, 2, 64), (1024, 1, 64), (512, 2, 64)) if quick else (LONG, MIDDLE, SHORT)
+        ((512, 2, 64), (256, 1, 32), (64, 1, 8)) if quick else (LONG, MIDDLE, SHORT)
     )
     begun, network = time.perf_counter(), diamond.network.ring(AGENTS)
     constants = theory.estimate(problem(), network, BATCH, terms=TERMS)

@@ -3,8 +3,9 @@
     python benchmarks/solve.py                            # all of docs/results/benchmark
     python benchmarks/solve.py --seeds 10 quadratic ridge
 
-Prints one row a case: calls and rounds of the best tuned method, those of `solve` in the median
-over the seeds (a dash where fewer than half of them reach the target), and each seed's own.
+Prints one row a case: the least calls and bytes of a tuned method; calls, bytes and rounds of
+`solve` in the median over the seeds (a dash where fewer than half of them reach the target); and
+the calls of each seed. `solve` is evaluated after every round.
 """
 
 import argparse
@@ -23,7 +24,7 @@ CALLS = ("gradients", "hvps", "jvps")
 
 
 def tuned_results() -> dict[str, tuple[float, dict[str, float]]]:
-    """The target of each case, and the smallest calls and rounds of a tuned method."""
+    """The target of each case, and the least calls and bytes of a tuned method."""
     results = {}
     for path in sorted(RESULTS.glob("*.json")):
         suite = json.loads(path.read_text())
@@ -31,26 +32,23 @@ def tuned_results() -> dict[str, tuple[float, dict[str, float]]]:
             rows = [row for row in suite["costs"]["tuned"] if row["case"] == case]
             best = {
                 name: min((row[name] for row in rows if row[name]), default=math.nan)
-                for name in ("calls", "round")
+                for name in ("calls", "bytes")
             }
             results[case] = goal["target"], best
     return results
 
 
-def reach(case: Any, target: float, seed: int) -> tuple[float, float]:
-    """Calls and rounds of `solve` from this seed; infinite where it does not reach the target."""
+def reach(case: Any, target: float, seed: int) -> tuple[float, float, float]:
+    """Calls, bytes and rounds of `solve` from this seed; infinite if it misses the target."""
     problem, network = case.make()
-    options = dict(
-        target=target, rounds=case.rounds, every=case.evaluation_rounds, batch=case.batch
-    )
     try:
-        run = diamond.solve(problem, network, seed=seed, on_divergence="stop", **options)
+        run = diamond.solve(problem, network, target=target, every=1, seed=seed)
     except diamond.Diverged:
-        return math.inf, math.inf
+        return math.inf, math.inf, math.inf
     last = {name: values[-1] for name, values in run.history.items()}
     if not last["upper_loss"] <= target:
-        return math.inf, math.inf
-    return sum(last[name] for name in CALLS), last["round"]
+        return math.inf, math.inf, math.inf
+    return sum(last[name] for name in CALLS), last["bytes"], last["round"]
 
 
 def shown(number: float) -> str:
@@ -65,14 +63,14 @@ def main() -> None:
     warnings.simplefilter("ignore", RuntimeWarning)
     targets = tuned_results()
     cases = {case.name: case for suite in SUITES.values() for case in suite.cases}
-    print("| case | best tuned | rounds | solve | rounds | each seed |")
-    print("| --- | ---: | ---: | ---: | ---: | --- |")
+    print("| case | best tuned | bytes | solve | bytes | rounds | each seed |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | --- |")
     for name in options.cases or targets:
         target, best = targets[name]
         runs = [reach(cases[name], target, seed) for seed in range(options.seeds)]
-        calls, rounds = (statistics.median_low(column) for column in zip(*runs))
-        calls_of_seeds = ", ".join(shown(calls) for calls, _ in runs)
-        numbers = best["calls"], best["round"], calls, rounds
+        medians = [statistics.median_low(column) for column in zip(*runs)]
+        calls_of_seeds = ", ".join(shown(calls) for calls, *_ in runs)
+        numbers = best["calls"], best["bytes"], *medians
         print("|", name, "|", *(f"{shown(n)} |" for n in numbers), calls_of_seeds, "|", flush=True)
 
 

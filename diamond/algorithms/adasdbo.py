@@ -66,7 +66,7 @@ class AdaSdbo(SingleStageMethod):
         return Message({"x": x, "y": y, "z": z, "sums": sums}, u)
 
     def update(self, state: Any, estimate: Point, sent: Any, change: Any, t: Any) -> AdaSdboState:
-        average, u = pytrees.add(sent, change)
+        average, u, _ = pytrees.add(sent, change)
         return AdaSdboState(u=u, old=estimate, **average)
 
 

@@ -1,51 +1,38 @@
-"""The method behind `diamond.solve`: it learns its step sizes during the run.
+"""The method behind `diamond.solve`: quasi-Newton steps, or step sizes learned during the run.
 
-Rule: of this project, described in docs/explanation/step_sizes.md.
+Rule: of this project, described in docs/explanation/quasi_newton.md and step_sizes.md.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal
 
-from ..auto.adaptive_optimizers import REST
-from ..core import pytrees
 from ..core.validation import as_int
-from ..problem import Problem
-from ..schedules.step_schedules import AtLeast, Delayed
-from ._composition import WEIGHT, choose
-from .parts import ComposedAlgorithm, Variable
+from ._composition import choose
+from .parts import Variable
 from .parts.communication import local, tracking
-from .parts.directions import carried, penalty
+from .parts.directions import carried
 from .parts.estimators import Average
+from .parts.solver import Solver, as_tolerance
 
 __all__ = ["solve"]
 
-LAM = 20.0  # weight of the penalty, where the lower level is not solved for
 
+def solve(
+    batch: int = 64,
+    steps: Literal["auto", "learned"] = "auto",
+    accuracy: float | Literal["rough", "normal", "exact"] = "normal",
+) -> Solver:
+    """Take quasi-Newton steps of x on agreed samples, or track x with learned step sizes.
 
-@pytrees.pytree
-@dataclass(frozen=True)
-class Solver(ComposedAlgorithm):
-    """A composed method that also tracks y and z if all agents share them."""
+    Each agent solves for y and z on its first rows, L = f - z' g_y, and all agree on
 
-    needs_strong_convexity = False  # it takes other directions where there is none
+        x_{t+1} = x_t - s_t H_t u_t    if L decreases,    u_t = 1/m sum_i f_x - g_xy z,
 
-    def specialize(self, problem: Problem) -> Any:
-        """Return the method for this kind of lower level."""
-        if problem.lower_level != "none" and not problem.has_lower_solution:
-            directions, estimator = penalty(LAM), Average(AtLeast(0.1, Delayed(WEIGHT, REST)))
-            first_order = replace(self, directions=directions, estimator=estimator)
-            return first_order._specialize(problem)
-        return self._specialize(problem)
+    with H_t by L-BFGS (`diamond.auto.quasi_newton_control`). The run ends by itself at the
+    `accuracy`: "rough", "normal", "exact", or the share of the whole decrease that one more step
+    may gain.
 
-    def _specialize(self, problem: Problem) -> Any:
-        if problem.lower_level != "common" or self.y is None or self.z is None:
-            return super().specialize(problem)
-        y, z = replace(self.y, communication=tracking()), replace(self.z, communication=tracking())
-        return ComposedAlgorithm.specialize(replace(self, y=y, z=z), problem)
-
-
-def solve(batch: int = 64) -> Solver:
-    """Track x with learned step sizes; update y and z by steps or local solutions.
+    With `steps` "learned", and for streams, proximal terms, large or not convex lower levels and
+    networks that change messages, step sizes are learned:
 
         p_t = average of f_x(x, y; xi) - g_xy(x, y; zeta) z      y <- y - beta g_y,  z <- z - beta w
         u_t = sum_j M_ij u_{j,t-1} + p_t - p_{t-1}               w = g_yy z - f_y
@@ -69,4 +56,6 @@ def solve(batch: int = 64) -> Solver:
         z=Variable(s["delta"], local()),
         batch=as_int("batch", batch, 1),
         lower_levels=("personal", "common", "none"),
+        steps=steps,
+        accuracy=as_tolerance(accuracy),
     )

@@ -2,7 +2,8 @@
 
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..interface.round_interface import NETWORKS
@@ -35,6 +36,9 @@ class ProblemKind(NamedTuple):
     lower_level: str
     prox: None = None
     has_lower_solution: bool = True
+    is_large: bool = False
+    convex: bool = True
+    streams: Mapping[str, Any] = MappingProxyType({})
 
 
 def describe_method(name: str, level: str | None = None) -> MethodRow:

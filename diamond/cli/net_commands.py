@@ -230,5 +230,6 @@ def start(
         if json:
             print_json({"site": site.me.name, "round": final.t, "folder": str(folder), "x": x})
         else:
-            end = "finished" if final.t == federation.rounds else "left the federation"
+            has_finished = final.t == federation.rounds or final.has_ended
+            end = "finished" if has_finished else "left the federation"
             typer.echo(f"{end}: round {final.t}, state in {folder}, sha256 of x {x}")

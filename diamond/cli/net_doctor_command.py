@@ -58,7 +58,7 @@ def doctor(
             problem_built = build_problem(
                 site_problem(problem, data, site, federation), site.me.name
             )
-            agent = Agent(problem_built, *parts, *sampling_settings)
+            agent = Agent(problem_built, *parts, *sampling_settings, missing=federation.missing)
             settings = federation.missing, federation.deadline, federation.signed
             policy = describe_policy(*settings)
             digests = compute_digests(agent, federation.rounds, policy)

@@ -45,7 +45,8 @@ class SiteProgress:
 
     def progress(self, entries: list[dict[str, Any]]) -> None:
         self.last = last = entries[-1]
-        is_first_or_last, now = last["round"] in (0, self.rounds), time.monotonic()
+        end = self.rounds if self.node is None else self.node.rounds
+        is_first_or_last, now = last["round"] in (0, end), time.monotonic()
         if not self.lines or (not is_first_or_last and now - self.printed < MIN_PAUSE):
             return
         self.printed = now

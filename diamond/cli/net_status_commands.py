@@ -128,7 +128,8 @@ def _format_answer(site: "Bundle", answer: "SiteStatus | NoStatus") -> str:
     if "folder" in answer:
         parts[0] = f"the run has ended here: {parts[0]}"
         parts += [f"local loss {answer['loss']:.4g}"] if "loss" in answer else []
-        parts += [answer["message"]] if answer["message"] else []
+    parts += [answer["message"]] if answer.get("message") else []
+    if "folder" in answer:
         parts.append(f"`diamond show {answer['folder']}` prints the result")
     for wait in answer["waiting"]:
         reason = f" ({wait['why']})" if wait["why"] else ""

@@ -21,13 +21,6 @@ class Tridiagonal(NamedTuple):
     off_diagonal: Any  # same length: the last entry belongs to the next step
 
 
-class CurvatureRange(NamedTuple):
-    """Smallest and largest w^T H w / w^T w over the directions w of a solver."""
-
-    smallest: jax.Array
-    largest: jax.Array
-
-
 class ExtremeEigenvalues(NamedTuple):
     """Estimated ends of a spectrum, each within `error` of an eigenvalue, never outside."""
 
@@ -51,41 +44,53 @@ def conjugate_gradient(
 
 def curvature_aware_solve(
     product: Product, b: Tree, steps: int, tolerance: Any = 0.0
-) -> tuple[Tree, jax.Array, CurvatureRange]:
-    """Run `conjugate_gradient`; return also the curvatures of its directions.
+) -> tuple[Tree, jax.Array, jax.Array]:
+    """Run `conjugate_gradient`; return also the smallest relative curvature of its directions,
 
-    The curvatures lie between the ends of the spectrum, and reach 0 if H is singular and b is not
-    in its range. Without a direction they are infinite and 0.
+        w^T H w / sum_j d_j w_j^2,    d_j = sqrt(sum (H w)_j^2 / sum w_j^2) over all directions.
+
+    It is free of the units of each coordinate, and reaches 0 if H is singular and b is not in its
+    range. Without a direction it is infinite.
     """
     factor = pytrees.power_of_two(b)
     b = pytrees.scale(factor, b)
     squared = pytrees.dot(b, b)
 
     def unfinished(carry: Any) -> jax.Array:
-        _, _, _, rr, k, is_positive, _ = carry
+        _, _, _, rr, k, is_positive, *_ = carry
         return (k < steps) & is_positive & (rr > tolerance**2 * squared)
 
     def iterate(carry: Any) -> Any:
-        z, r, w, rr, k, _, curvatures = carry
+        z, r, w, rr, k, _, smallest, squares = carry
         hw = product(w)
         curvature = pytrees.dot(w, hw)
         is_positive = curvature > 0
         alpha = jnp.where(is_positive, rr / jnp.where(is_positive, curvature, 1), 0)
         z, r = pytrees.axpy(alpha, w, z), pytrees.axpy(-alpha, hw, r)
-        new, quotient = pytrees.dot(r, r), curvature / pytrees.dot(w, w)
-        curvatures = CurvatureRange(
-            jnp.minimum(curvatures.smallest, quotient),
-            jnp.maximum(curvatures.largest, jnp.abs(quotient)),
+        new = pytrees.dot(r, r)
+        add = lambda v, total: pytrees.axpy(
+            1 / pytrees.dot(w, w), jax.tree.map(jnp.square, v), total
         )
-        return z, r, pytrees.axpy(new / rr, w, r), new, k + 1, is_positive, curvatures
+        squares = add(w, squares[0]), add(hw, squares[1])
+        relative = curvature / _scaled_square(squares[0], squares[1], w)
+        smallest = jnp.minimum(smallest, jnp.where(is_positive, relative, 0))
+        return z, r, pytrees.axpy(new / rr, w, r), new, k + 1, is_positive, smallest, squares
 
-    no_curvatures = CurvatureRange(jnp.full_like(squared, jnp.inf), jnp.zeros_like(squared))
-    zero, first, no_curvatures = pytrees.mapped_with(
-        (pytrees.zeros(b), jnp.int32(0), no_curvatures), squared
+    zero, first, smallest = pytrees.mapped_with(
+        (pytrees.zeros(b), jnp.int32(0), jnp.full_like(squared, jnp.inf)), squared
     )
-    start = (zero, b, b, squared, first, squared > 0, no_curvatures)
-    z, _, _, _, k, _, curvatures = jax.lax.while_loop(unfinished, iterate, start)
-    return pytrees.scale(1 / factor, z), k, curvatures
+    start = (zero, b, b, squared, first, squared > 0, smallest, (zero, zero))
+    z, _, _, _, k, _, smallest, _ = jax.lax.while_loop(unfinished, iterate, start)
+    return pytrees.scale(1 / factor, z), k, smallest
+
+
+def _scaled_square(w_squares: Tree, hw_squares: Tree, w: Tree) -> jax.Array:
+    """Return sum_j d_j w_j^2, with d_j at least the squared precision of the largest."""
+    ratio = lambda hw, w: jnp.sqrt(hw / jnp.where(w > 0, w, 1))
+    scales = jax.tree.map(ratio, hw_squares, w_squares)
+    largest = jnp.max(jnp.stack([jnp.max(d, initial=0) for d in jax.tree.leaves(scales)]))
+    floor = jnp.finfo(largest.dtype).eps ** 2 * largest
+    return pytrees.dot(jax.tree.map(lambda d, w: jnp.maximum(d, floor) * w, scales, w), w)
 
 
 def dense_solve(product: Product, b: Tree) -> Tree:

@@ -12,13 +12,19 @@ from ..core.sampling import Sampling
 from ..core.validation import as_int
 from ..hardware.compiler import optimized_compilation
 from ..interface.round_interface import NETWORKS, Algorithm
-from ..interface.traffic import check_masked_sums, check_robust_mixing, message_shapes
+from ..interface.traffic import (
+    check_exact_means,
+    check_masked_sums,
+    check_robust_mixing,
+    message_shapes,
+)
 from ..metrics import stopping
 from ..metrics.display import progress_display
 from ..metrics.evaluations import Every
 from ..metrics.measures import Measure, describe_measure, parse_measures, resolve_measure
 from ..metrics.stopping import Stop
 from ..network import Network
+from ..network.spanning_tree import exact_mean_obstacle
 from ..privacy.private_runs import check_private_run, privacy_of
 from ..problem import Problem
 from ..records.run import Run
@@ -126,7 +132,7 @@ def simulate(
     check_arguments(problem, network, algorithm, rounds, every, sampling)
     warn_of_repeated_rows(problem, algorithm.batch)
     if resume is None:
-        warn_of_convexity(problem, algorithm)
+        warn_of_convexity(problem, algorithm, network)
     measure = resolve_measure(measure, problem)
     seed = as_int("seed", seed)
     if on_divergence not in (None, "stop", "shrink"):
@@ -157,7 +163,8 @@ def simulate(
     timed_targets = {"seconds", *(["network_seconds"] if compute_is_measured else [])} & {*stop}
     if timed_targets and jax.process_count() > 1:
         raise ValueError("stop: seconds differ between processes; give samples or bytes instead")
-    shrinks = on_divergence == "shrink"
+    has_steps = hasattr(specialize(algorithm, problem, network), "with_scaled_steps")
+    shrinks = on_divergence == "shrink" and has_steps  # quasi-Newton steps never diverge
     if network.epochs:
         check_epochs(problem, network, algorithm, shrinks)
         options: dict[str, Any] = {"devices": devices, "shard": shard, "backend": backend}
@@ -286,14 +293,17 @@ def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) ->
         )
     if as_int("batch", algorithm.batch) < 1:
         raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
-    check_lower_level(problem, algorithm)
+    check_lower_level(problem, algorithm, network)
     check_network_kind(network, algorithm, problem)
-    check_masked_sums(network, specialize(algorithm, problem))
-    if problem.streams or network.defense:  # tracing finds methods that ask for all rows
-        outline = replace_deferred(specialize(algorithm, problem), lambda open: 1)
+    check_masked_sums(network, specialize(algorithm, problem, network))
+    if problem.streams or exact_mean_obstacle(
+        network
+    ):  # tracing finds methods that ask for all rows
+        outline = replace_deferred(specialize(algorithm, problem, network), lambda open: 1)
         objectives = problem.objectives(algorithm.batch)
         shapes = message_shapes(outline, objectives, *problem.start(0))
         check_robust_mixing(network, outline, shapes)
+        check_exact_means(network, shapes)
 
 
 def warn_of_repeated_rows(problem: Problem, batch: int) -> None:
@@ -309,11 +319,11 @@ def warn_of_repeated_rows(problem: Problem, batch: int) -> None:
         )
 
 
-def warn_of_convexity(problem: Problem, algorithm: Algorithm) -> None:
+def warn_of_convexity(problem: Problem, algorithm: Algorithm, network: Network) -> None:
     """Warn of a method that needs strong convexity, on a problem that has none."""
     if problem.convex or problem.lower_level == "none":
         return
-    if getattr(specialize(algorithm, problem), "needs_strong_convexity", False):
+    if getattr(specialize(algorithm, problem, network), "needs_strong_convexity", False):
         suitable = methods_without_convexity(problem.lower_level)
         warnings.warn(
             f"the lower level is not strongly convex (convex=False), and this method needs strong "
@@ -324,7 +334,9 @@ def warn_of_convexity(problem: Problem, algorithm: Algorithm) -> None:
         )
 
 
-def check_lower_level(problem: Problem, algorithm: Algorithm) -> None:
+def check_lower_level(
+    problem: Problem, algorithm: Algorithm, network: Network | None = None
+) -> None:
     """Reject an algorithm for another kind of lower level, or one that cannot use a prox of x."""
     if problem.lower_level not in algorithm.lower_levels:
         kind = problem.lower_level
@@ -333,12 +345,12 @@ def check_lower_level(problem: Problem, algorithm: Algorithm) -> None:
             f"the problem has {description}, which this algorithm does not solve (it solves: "
             f"{', '.join(algorithm.lower_levels)}); those that do: {', '.join(methods_for(kind))}"
         )
-    specialize(algorithm, problem)
+    specialize(algorithm, problem, network)
 
 
 def check_network_kind(network: Network, algorithm: Algorithm, problem: Problem) -> None:
     """Reject an algorithm that would converge to a different point on this network."""
-    most_general = getattr(specialize(algorithm, problem), "networks", "symmetric")
+    most_general = getattr(specialize(algorithm, problem, network), "networks", "symmetric")
     if NETWORKS.index(network.kind) <= NETWORKS.index(most_general):
         return
     needs = (

@@ -76,11 +76,16 @@ class SingleDriver(Driver):
     ) -> None:
         """Run to the last round, or to the first evaluation at which the run ends."""
         while self.t < rounds and not is_reached(self.recorder.entries[-1]):
-            if self.run_checked_rounds(self.next_stop(rounds, every)) and is_evaluation(
-                every, self.t, rounds
-            ):
-                evaluated()
-                self.check_measures(last=self.t == rounds)
+            until = self.next_stop(rounds, every)
+            if not self.run_checked_rounds(until):
+                continue
+            has_ended = self.t < until
+            if is_evaluation(every, self.t, rounds) or has_ended:
+                if not self.recorder.has_measured(self.t):
+                    evaluated()
+                self.check_measures(last=has_ended or self.t == rounds)
+            if has_ended:
+                break
 
     def run_checked_rounds(self, until: int) -> bool:
         """Run rounds up to `until`; return False if the run rolled back instead."""

@@ -146,7 +146,9 @@ def run(
 
     def make_agent(epoch: Epoch | None) -> Agent:
         links = network if epoch is None else epoch.network
-        agent = Agent(problem, links, algorithm, site.me.number, seed, sampling, clip, epoch)
+        agent = Agent(
+            problem, links, algorithm, site.me.number, seed, sampling, clip, epoch, missing
+        )
         agent.measure = measure or agent.measure
         return agent
 

@@ -1,10 +1,10 @@
 """Automatic solution of a problem: one call chooses method, step sizes and length."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from inspect import signature
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,12 +17,14 @@ from ..metrics.stopping import Stop
 from ..network import Network, complete
 from ..problem import Problem
 from ..records.run import Run
+from ..schedules.deferred import for_network, specialize
 from .simulate import simulate
 
 TOLERANCE = 1e-3  # smaller relative decrease over the last half of the rounds: a plateau
 SMALL_GRADIENT = 1e-4  # of the start's squared norm: largest one that counts as converged
 FIRST_ROUNDS, MOST_ROUNDS = 128, 16_384
 EVALUATIONS = 40
+LARGEST_BLOCK = 256  # most rows in a block of a sample
 LARGEST_BATCH, BATCHES = 64, 5  # most rows in a mini-batch, and fewest mini-batches per agent
 
 
@@ -37,17 +39,23 @@ def solve(
     bytes: float | None = None,
     algorithm: Algorithm | str | None = None,
     batch: int | None = None,
+    accuracy: float | Literal["rough", "normal", "exact"] = "normal",
     seed: int = 0,
     **options: Any,
 ) -> Run:
-    """Solve `problem` over `network` with automatic method, hypergradient, step sizes and length.
+    """Solve `problem` over `network`; method, step sizes and length are chosen automatically.
 
-    Step sizes are learned during the run; nothing is measured in advance
-    (`diamond.algorithms.solve`). If y has more than 20,000 numbers or the problem is not `convex`,
-    x moves along first-order directions of a penalty, and y by Adam. The run ends at `target`, when
-    a budget is spent, or when the upper loss has fallen by less than 0.1 % of its whole decrease in
-    the last half of the rounds. That is called converged if the loss ends at its minimum with a
-    squared gradient of 1e-4 of that at the start. x and y are those of the smallest upper loss.
+    Each agent solves for its y on a sample of its rows, and all agents take quasi-Newton steps of x
+    that are accepted only if the upper loss decreases; samples grow as far as the answer needs
+    (`diamond.algorithms.solve`). The run ends at `target`, when a budget is spent, or when another
+    step would decrease the upper loss by less than a share of the whole decrease, which `accuracy`
+    says.
+
+    Streams, large lower levels, lower levels that are not `convex`, and networks that change
+    messages need another method: step sizes are learned on mini-batches, and the run ends when the
+    upper loss has fallen by less than 0.1 % of its whole decrease in the last half of the rounds.
+    `run.description` says which method was taken and why. x and y are those of the smallest upper
+    loss.
 
     Args:
         problem: the problem.
@@ -58,7 +66,10 @@ def solve(
         calls: budget of gradients and products of single rows, averaged over the agents.
         bytes: budget of bytes sent over all links.
         algorithm: a method to use instead of the automatic choice, or its name.
-        batch: rows in a mini-batch; by default a fifth of an agent's rows, at most 64.
+        batch: rows in a mini-batch; by default a fifth of an agent's rows, at most 64. Samples of
+            quasi-Newton steps are not mini-batches: they are computed in blocks of so many rows.
+        accuracy: when to end: "rough", "normal", "exact", or the share of the whole decrease that
+            another step may still gain (1e-3, 1e-5 and 1e-7).
         seed: seed of the mini-batches.
         **options: options of `diamond.simulate`, such as `devices` or `progress`.
 
@@ -90,10 +101,14 @@ def solve(
     if algorithm is None or isinstance(algorithm, str):
         name = (algorithm or "solve").lower().replace("-", "_")
         size = _batch_size(problem) if batch is None else as_int("batch", batch, 1)
-        description = description if algorithm else _description(problem, network, size)
-        method: Algorithm = maker(name)(batch=size)
+        options_of_method = {"accuracy": accuracy} if name == "solve" else {}
+        method: Algorithm = maker(name)(batch=size, **options_of_method)
+        if batch is None and _describer_of_end(method, problem, network):
+            method = maker(name)(batch=_block_size(problem), **options_of_method)
+        description = description if algorithm else _description(problem, network, method)
     else:
         method = algorithm
+    describe_end = _describer_of_end(method, problem, network)
     stop: dict[str, Any] = dict(target) if isinstance(target, Mapping) else {}
     if target is not None and not isinstance(target, Mapping):
         stop["upper_loss"] = target
@@ -102,11 +117,14 @@ def solve(
     inputs = problem, network, method
     resume: Run | None = options.pop("resume", None)
     max_rounds = MOST_ROUNDS if rounds is None else as_int("rounds", rounds, 0)
-    end = max_rounds if rounds is not None else FIRST_ROUNDS
+    end = max_rounds if rounds is not None or describe_end else FIRST_ROUNDS
     every = options.pop("every", None) or geometric_rounds(max(max_rounds, 1), EVALUATIONS)
     first, rounds_discarded = 0, 0.0
     while True:
         run = simulate(*inputs, end, seed, every, stop=stop, resume=resume, **options)
+        if describe_end and (reason := describe_end(run.state)):
+            message = "; ".join(filter(None, [reason, run.message]))
+            break
         if run.rounds < end:
             message = run.message  # a target is reached, or a budget spent
             break
@@ -146,6 +164,19 @@ def _plateau(run: Run, first: int) -> str:
     return f"{end} round {run.rounds}: {last_half}{now if np.isfinite(gradient) else ''}"
 
 
+def _describer_of_end(
+    method: Algorithm, problem: Problem, network: Network
+) -> Callable[[Any], str] | None:
+    """Return the function that says why a run has ended; None for methods that never end."""
+    return getattr(specialize(method, problem, network), "describe_end", None)
+
+
+def _block_size(problem: Problem) -> int:
+    """Return the median number of rows of an agent as a power of two, at most 256."""
+    counts = np.concatenate([problem.counts(part) for part in ("train", "valid")])
+    return min(LARGEST_BLOCK, 2 ** int(math.log2(np.median(counts))))
+
+
 def _batch_size(problem: Problem) -> int:
     """Return a fifth of the median agent's rows, as a power of two."""
     if problem.streams:
@@ -155,8 +186,9 @@ def _batch_size(problem: Problem) -> int:
     return min(LARGEST_BATCH, 2 ** int(math.log2(max(rows / BATCHES, 1))))
 
 
-def _description(problem: Problem, network: Network, batch: int) -> str:
+def _description(problem: Problem, network: Network, method: Any) -> str:
     """Describe in two sentences what was chosen and why."""
+    batch = method.batch
     agents = f"{problem.agents} agents on {network.title}" if problem.agents > 1 else "one agent"
     if problem.lower_level != "none" and not problem.has_lower_solution:
         reason = "is large" if problem.convex else "is not strongly convex"
@@ -166,6 +198,17 @@ def _description(problem: Problem, network: Network, batch: int) -> str:
             f"not solved for. y and its second copy z move by Adam; x rests for 20 rounds and "
             f"moves by distance over gradients."
         )
+    reason = for_network(method, network).obstacle_to(problem)
+    if not reason:
+        lower = {
+            "personal": "Each agent solves for its own y by Newton steps.",
+            "common": "All agents solve for the common y together, by Newton steps.",
+            "none": "There is no lower level.",
+        }[problem.lower_level]
+        return (
+            f"Quasi-Newton steps of x on samples of rows that grow, accepted only if the upper "
+            f"loss decreases, for {agents}. {lower}"
+        )
     lower = {
         "personal": "Each agent follows its own y by gradient steps, and solves for it locally in "
         "rounds in which y lags behind x.",
@@ -174,5 +217,5 @@ def _description(problem: Problem, network: Network, batch: int) -> str:
     }[problem.lower_level]
     return (
         f"Gradient tracking of x with learned step sizes on mini-batches of {batch} rows, for "
-        f"{agents}: it is right on {network.kind} networks and needs no number in advance. {lower}"
+        f"{agents}, instead of quasi-Newton steps, because {reason}. {lower}"
     )

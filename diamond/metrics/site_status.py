@@ -28,7 +28,7 @@ class SiteStatus(TypedDict):
     budget: NotRequired[float]
     loss: NotRequired[float]
     pace: NotRequired[float]  # seconds of a round
-    message: NotRequired[str]  # of a run that has ended, read from its folder
+    message: NotRequired[str]  # why the run has ended
     folder: NotRequired[str]
 
 

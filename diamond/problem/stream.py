@@ -12,6 +12,7 @@ import numpy as np
 from ..core.pytrees import Tree, named_leaves
 from ..core.sampling import evaluation_key, key
 from ..core.validation import as_int
+from ..hardware.compiler import compile_fast
 from .agent_rows import RowsOrLoader
 from .stored_rows import Rows
 from .stream_rows import StreamRows
@@ -159,6 +160,6 @@ def _check_same_form(stream: Stream) -> None:
             )
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@compile_fast("draw", "count")
 def _draw_rows(draw: Draw, count: int, key: jax.Array, agent: Any) -> Tree:
     return jax.vmap(draw, (0, None))(jax.random.split(key, count), agent)

@@ -1,7 +1,6 @@
 """Rows of a stream, drawn on demand inside compiled programs."""
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 from ..core import pytrees
 from ..core.pytrees import Tree
 from ..core.sampling import Batch, LargeBatch, Where, estimation_key
+from ..hardware.compiler import compile_fast
 from .stored_rows import Loss, Rows, to_bfloat16
 
 
@@ -103,7 +103,7 @@ class StreamRows:
         return replace(self, sample=self.sample.to_bfloat16(), half=True)
 
 
-@partial(jax.jit, static_argnums=(1, 2))
+@compile_fast("part", "count")
 def _draw_estimation_rows(rows: StreamRows, part: int, count: int) -> Rows:
     def rows_of_agent(number: jax.Array) -> Tree:
         return replace(rows, number=number, batch=count).rows_at(estimation_key(part, number))

@@ -102,7 +102,9 @@ def _draw_graph(federation: SiteGraph, statuses: SiteStatuses) -> str:
     circles = []
     for site, (a, b) in zip(federation.sites, points):
         status = statuses[site]
+        has_all = "error" not in status and status["state"] == "finished"
         share = status["round"] / max(1, status["rounds"]) if "error" not in status else 0.0
+        share = 1.0 if has_all else share
         kind = "bad" if "error" in status else "site"
         circles.append(
             f'<g transform="translate({a:.1f} {b:.1f})" class="{kind}">'

@@ -21,6 +21,7 @@ from ..core import host_transfer, pytrees
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..network import Network
+from ..network.spanning_tree import exact_mean_obstacle
 from ..problem import Objectives, Problem
 
 
@@ -203,8 +204,16 @@ class ResolvedAlgorithm(NamedTuple):
     bytes: int  # over all edges, in both directions, since the start
 
 
+def for_network(algorithm: Any, network: Network | None) -> Any:
+    """Return the algorithm for a network on which exact means may be impossible."""
+    obstacle = "" if network is None else exact_mean_obstacle(network)
+    has_choice = obstacle and hasattr(algorithm, "without_exact_means")
+    return algorithm.without_exact_means(obstacle) if has_choice else algorithm
+
+
 def specialize(algorithm: Any, problem: Problem, network: Network | None = None) -> Any:
-    """Specialize the algorithm for `problem`, and for the robust mixing of `network` if any."""
+    """Specialize the algorithm for `problem`, and for `network` if given."""
+    algorithm = for_network(algorithm, network)
     if hasattr(algorithm, "specialize"):
         algorithm = algorithm.specialize(problem)
     if network is not None and network.defense and hasattr(algorithm, "with_robust_mixing"):

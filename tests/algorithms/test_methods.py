@@ -35,6 +35,7 @@ def made(name, **options):
     """The method with all its numbers given."""
     special = {"inner": 40} if name == "itd" else {}  # its bias is (1 - beta mu)^inner
     special |= {"duet": {"mu": 0.0}, "meha": {"gamma": 1.0}}.get(name, {})
+    special |= {"steps": "learned"} if name == "solve" else {}  # the others end by themselves
     return build(name, **{"hypergradient": hg.exact(), "batch": 2} | GIVEN | special | options)
 
 

@@ -1,5 +1,6 @@
-"""The method that learns its step sizes: where it ends, its rule, its local work, its costs."""
+"""Learned steps of `solve`: where they end, their rule, their local work, their costs."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -11,13 +12,15 @@ from units import in_units
 
 import diamond
 from diamond.algorithms.parts import local_work
-from diamond.algorithms.solve import solve
+from diamond.algorithms.solve import solve as any_solve
 from diamond.auto import local_solver, step_rule
 from diamond.auto.step_rule import StepInputs, initial_scalars, propose_step
 from diamond.core.sampling import Sample
 from diamond.engine.many_runs import simulate_seeds
 from diamond.engine.solve_problem import _plateau
 from diamond.problem import Problem
+
+solve = partial(any_solve, steps="learned")
 
 
 def gap(given, run):
@@ -204,10 +207,15 @@ def test_resumed_it_ends_in_the_same_bits():
 
 def test_one_call_chooses_everything():
     given = quad(noise=0.1)
+    quantized = ring(4).through(diamond.network.channels.quantized(8))
+    other = diamond.solve(given, quantized)
+    assert gap(given, other) < 0.1 and "has fallen by" in other.message
+    assert other.message.startswith("converged by round")
+    assert "mini-batches of 2 rows, for 4 agents on ring(4)" in other.description
+    assert "because its channel quantized(8) changes messages" in other.description
     run = diamond.solve(given, ring(4))
-    assert gap(given, run) < 0.1 and "has fallen by" in run.message
-    assert run.message.startswith("converged by round")
-    assert "mini-batches of 2 rows, for 4 agents on ring(4)" in run.description
+    assert gap(given, run) < 0.1 and run.message.startswith("converged: the gradient is")
+    assert "Quasi-Newton steps" in run.description and "4 agents on ring(4)" in run.description
     short = diamond.solve(given, ring(4), calls=500)
     assert short.message.startswith("stopped at round") and "calls" in short.message
     spent = sum(short.history[name][-1] for name in ("gradients", "hvps", "jvps"))

@@ -46,7 +46,8 @@ def test_places_of_learned_numbers_are_found_and_filled():
 
 def test_the_largest_curvature_is_learned_and_steps_stay_below_its_limit():
     """quad has L = 1.5 at every agent, and mu = 0.5."""
-    state = final_progress(quad(noise=0.0), ring(4), maker("solve")(batch=12), 60).state
+    method = maker("solve")(steps="learned", batch=12)
+    state = final_progress(quad(noise=0.0), ring(4), method, 60).state
     np.testing.assert_allclose(state.curvature.largest, 1.5, rtol=0.05)
     assert np.all(state.curvature.lag <= MARGIN * 3.01) and np.all(state.curvature.lag >= MARGIN)
 

@@ -12,7 +12,7 @@ BENCHMARKS = sorted(path for path in (ROOT / "benchmarks").glob("*.py"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SMALLEST = {  # by script; OUT is an empty folder
     "auto": "--groups ridge --rounds 20 --limit 60",
-    "channels": "",
+    "channels": "--small",
     "churn": "--rounds 12 --join 4 --leave 8 --kill 4 --every 2",
     "clipping": "2",
     "common": "--rounds 10 --seeds 1",
@@ -25,7 +25,7 @@ SMALLEST = {  # by script; OUT is an empty folder
     "inverses": "--small",
     "k_free": "--small",
     "kernels": "1",
-    "large": "memory --sizes 0.4 --methods f2sa",
+    "large": "memory --sizes 0.02 --methods f2sa_fused",
     "leaderboard": "--to OUT",
     "liars": "2",
     "masked_sums": "--sites 3 --size 4000 --rounds 4 --repeats 1 --only bytes",
@@ -38,7 +38,7 @@ SMALLEST = {  # by script; OUT is an empty folder
     "run_folders": "--small",
     "scale": "--only K --largest 1",
     "signed": "--sites 3 --repeats 1 --sizes 4000",
-    "soak": "20 --calm",
+    "soak": "2000 --calm",
     "solve": "--seeds 1 quadratic",
     "solve_in_ten_lines": "",
     "speed": "--small",
@@ -89,3 +89,15 @@ def test_the_targets_of_solve_are_those_of_every_suite():
     targets = runpy.run_path(str(ROOT / "benchmarks" / "solve.py"))["tuned_results"]()
     cases = {case.name for suite in SUITES.values() for case in suite.cases}
     assert {"quadratic", "ridge"} <= targets.keys() <= cases
+
+
+def test_the_soak_tells_a_leak_from_a_file_that_is_written():
+    import runpy
+
+    is_steady = runpy.run_path(str(ROOT / "benchmarks" / "soak.py"))["is_steady"]
+    memory = 380.0
+    written = [(15 if i in (13, 17) else 14, memory) for i in range(20)]
+    assert is_steady(written) and is_steady([*written[:-2], (5, memory), (5, memory)])
+    assert not is_steady([(14 + i // 9, memory) for i in range(20)])
+    assert not is_steady([(14, memory * (1.06 if i > 15 else 1.0)) for i in range(20)])
+    assert is_steady([]) and is_steady([(14, memory), (15, 2 * memory)])  # too few to judge

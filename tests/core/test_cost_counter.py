@@ -58,6 +58,7 @@ OTHERS = [name for name in METHODS if name not in ALGORITHMS]
 def test_every_method_counts_what_it_makes(name):
     """Also where the lower level is common, or there is none."""
     options = dict(alpha=0.01, beta=0.1, delta=0.1, eta=0.3, gamma=0.3, theta=0.3, inner=2)
+    options |= {"steps": "learned"} if name == "solve" else {}
     method = build(name, hypergradient=ESTIMATORS["neumann_sum"], batch=1, period=PERIOD, **options)
     problem_of_level = counting_losses.problem(TRAIN, VALID, method.lower_levels[0])
     method = resolve(

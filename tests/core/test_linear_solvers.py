@@ -41,9 +41,7 @@ def test_curvatures_tell_whether_the_matrix_is_definite():
     def curvatures(*eigenvalues):
         return curvature_aware_solve(lambda w: jnp.array(eigenvalues) * w, b, 20, 1e-8)[2]
 
-    fine, singular, bent = curvatures(1, 2, 3, 4), curvatures(0, 1, 2, 3), curvatures(-1, 2, 3, 4)
-    assert 1 <= fine.smallest < fine.largest <= 4
-    assert abs(singular.smallest) < 1e-12 * singular.largest
-    assert bent.smallest < -0.01
-    nothing = curvature_aware_solve(lambda w: w, jnp.zeros(3), 5)[2]
-    assert nothing.smallest == jnp.inf and nothing.largest == 0
+    assert curvatures(1, 2, 3, 4) == pytest.approx(1)
+    assert curvatures(1, 2, 3, 1e13) == pytest.approx(1)  # coordinates in other units
+    assert curvatures(0, 1, 2, 3) < 1e-12 and curvatures(-1, 2, 3, 4) <= 0
+    assert curvature_aware_solve(lambda w: w, jnp.zeros(3), 5)[2] == jnp.inf

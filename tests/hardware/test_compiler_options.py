@@ -25,13 +25,14 @@ def test_what_measures_larger_data_is_compiled_lightly_and_counts_the_same():
     assert sorted(program.programs) == [("cpu", False), ("cpu", True)]
 
 
-def test_what_the_user_says_to_the_compiler_holds(monkeypatch):
-    """Options that XLA_FLAGS has are not asked for again."""
+@pytest.mark.parametrize("small", [0, 2**18])
+def test_what_the_user_says_to_the_compiler_holds(small, monkeypatch):
+    """Options that XLA_FLAGS has are not asked for again; small rounds are compiled lightly too."""
     requested = []
     monkeypatch.setattr(
         "diamond.hardware.compiler._supported_options", lambda **options: requested.append(options)
     )
     for flags in ("", "--xla_backend_optimization_level=2"):
         monkeypatch.setenv("XLA_FLAGS", flags)
-        compile_program(options=MEASURE_OPTIONS, small=0)(lambda a: 2 * a)(np.ones(3))
+        compile_program(options=MEASURE_OPTIONS, small=small)(lambda a: 2 * a)(np.ones(3))
     assert requested == [LIGHT_OPTIONS, {"xla_cpu_use_fusion_emitters": False}]

@@ -25,7 +25,6 @@ DESCRIPTIONS = json.loads((FOLDERS / "descriptions.json").read_text())
 STOPPED = [
     "given_steps",
     "learned_steps",
-    "solve",
     "common_channels",
     "drops",
     "composed",
@@ -66,6 +65,14 @@ def test_a_stopped_run_whose_bound_was_measured_is_refused(folder, float32):
     refusal = command("resume", folder / "stopped", "--changed-data", "--quiet", code=2)
     assert "these arrays are of another problem, algorithm or precision" in refusal.output
     assert diamond.load(folder / "stopped").rounds > 0  # its rounds can still be read
+
+
+@pytest.mark.quick
+def test_a_stopped_run_of_solve_with_learned_steps_is_refused(folder):
+    """Today `solve` takes quasi-Newton steps on this problem, from a state of its own."""
+    refusal = command("resume", folder / "solve", "--changed-data", "--quiet", code=2)
+    assert "start the run again in a new folder" in refusal.output
+    assert diamond.load(folder / "solve").rounds == 12  # its rounds can still be read
 
 
 @pytest.mark.parametrize("name", STOPPED)
@@ -130,7 +137,7 @@ def test_sites_resume_from_their_checkpoints_and_messages(folder, monkeypatch):
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("name", [name for name in DESCRIPTIONS if name != "ring"])
+@pytest.mark.parametrize("name", [name for name in DESCRIPTIONS if name not in ("ring", "solve")])
 def test_descriptions_of_networks_and_methods_still_apply(name):
     """`resume` compares the description in a folder with that of the arguments."""
     network, algorithm = described_run(name)

@@ -205,7 +205,7 @@ class Tracking(CommunicationRule):
     def incoming(
         self, inputs: CommunicationInputs, sent: Message, change: Message
     ) -> tuple[Tree, Any]:
-        moved, u = pytrees.add(sent, change)
+        moved, u, _ = pytrees.add(sent, change)
         if not self.sends_before_gradient:
             return moved, u
         u = pytrees.add(u, pytrees.sub(inputs.d, inputs.previous_d))

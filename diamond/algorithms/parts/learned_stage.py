@@ -133,7 +133,7 @@ class LearnedStepsStage(NamedTuple):
                 extra["direction"] = step.tracked if tracks else step.direction
         if self.stage.moves_x and self.algorithm.level == "common" and curvature is not None:
             extra["curvature"] = curvature.largest
-        return Message({"method": sent.average} | extra, sent.total) if extra else sent
+        return sent._replace(average={"method": sent.average} | extra) if extra else sent
 
     def update(
         self,
@@ -156,7 +156,7 @@ class LearnedStepsStage(NamedTuple):
             if self.algorithm.level == "common" and curvature is not None:
                 largest = curvature.largest + changes["curvature"]
                 curvature = curvature._replace(largest=largest)
-            sent, change = (Message(m.average["method"], m.total) for m in (sent, change))
+            sent, change = (m._replace(average=m.average["method"]) for m in (sent, change))
         method = stage.update(before, method_estimate, sent, change, t)
         if curvature is not None and self.stage.moves_x and self.algorithm.works_locally:
             solved = curvature.work.solved & jnp.asarray(t > 0)

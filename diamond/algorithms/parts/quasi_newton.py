@@ -1,0 +1,270 @@
+"""Quasi-Newton steps of x on agreed samples, accepted only if the objective decreases."""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from ...auto import lower_solver, quasi_newton_control
+from ...auto.curvature_pairs import CurvaturePairs, divide, dot, no_pairs
+from ...auto.local_solver import run_if
+from ...auto.lower_solver import (
+    FINISHED,
+    GRADIENT,
+    UPPER,
+    Answer,
+    LowerSolution,
+    LowerTask,
+    norm,
+    solve_locally,
+)
+from ...auto.quasi_newton_control import (
+    CONVERGED,
+    DONE,
+    MOST_REFINEMENTS,
+    PROBE,
+    RESAMPLE,
+    START,
+    STUCK,
+    Control,
+    EvaluatedPoint,
+)
+from ...auto.sampled_losses import SampledLosses, Vector
+from ...core import pytrees
+from ...core.cost_counter import Cost
+from ...core.pytrees import Tree, select
+from ...core.sampling import Sample
+from ...interface.round_interface import Message
+from ...problem import Objectives
+from ...schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue
+from ...schedules.step_schedules import Number
+
+DIRECTIONS = 20  # saved directions of conjugate gradients
+ENOUGH, DROP = 0.3, 0.3  # accuracy of y and z at the start
+VALUE_ERROR = 0.1  # of the decrease that is to be judged
+NEWTON_STEPS, FIRST_STEPS, FINE_STEPS = 2, 10, 4
+RELATIVE = 0.25 ** np.arange(MOST_REFINEMENTS + 1)  # exact at every agent, unlike a power
+EVALUATION_SIZE = 7
+
+
+class QuasiNewtonState(NamedTuple):
+    """State of an agent; equal at all agents but for personal y, z and pairs."""
+
+    x: Tree
+    y: Tree
+    adjoint: Vector  # z, with g_yy z = f_y
+    pairs: CurvaturePairs
+    control: Control
+    solver: LowerSolution | None  # of a common lower level, between two exchanges
+
+
+class LocalWork(NamedTuple):
+    """Result of an agent's work in a round."""
+
+    message: Vector
+    y: Vector
+    z: Vector
+    pairs: CurvaturePairs
+    f_x: Vector
+
+
+@pytrees.pytree
+@dataclass(frozen=True)
+class QuasiNewton:
+    """The method as a stage; its only exchange is an exact average over all agents."""
+
+    most_rows: Any  # of an agent
+    tolerance: Any = 1e-5
+    batch: int = field(default=64, metadata={"static": True})
+    lower_level: str = field(default="personal", metadata={"static": True})
+    lower_levels = ("personal", "common", "none")
+    networks = "directed"
+    repeats = 1
+    hessian_batches = 0
+    sends_before_gradient = False
+
+    @property
+    def stages(self) -> tuple["QuasiNewton"]:
+        return (self,)
+
+    def schedule_values(self, t: Number) -> dict[str, Number]:
+        return {}
+
+    def learned_values(self, state: QuasiNewtonState) -> dict[str, jax.Array]:
+        """Return columns of the history, per agent."""
+        c = state.control
+        size = jax.vmap(norm)(c.u) / jnp.maximum(c.first_size, jnp.finfo(c.u.dtype).tiny)
+        columns = {"rows": c.rows, "radius": c.radius, "gradient": size}
+        return columns | {"accepted": c.accepted, "refused": c.refused}
+
+    def is_finished(self, state: QuasiNewtonState) -> jax.Array:
+        """Return whether the run has ended."""
+        return jnp.all(state.control.phase == DONE)
+
+    def describe_end(self, state: QuasiNewtonState) -> str:
+        """Return why the method has ended, or ""; `state` is of one or of all agents."""
+        is_stacked = np.ndim(state.control.phase) > 0
+        c = jax.tree.map(lambda a: np.asarray(a)[0] if is_stacked else np.asarray(a), state.control)
+        share = float(norm(c.u) / c.first_size) if c.first_size > 0 else 0.0
+        gradient = f"the gradient is {share:.1g} of its start"
+        return {
+            CONVERGED: f"converged: {gradient}",
+            STUCK: f"stopped: no step decreases the upper loss any more; {gradient}",
+        }.get(int(c.reason), "")
+
+    def init(self, x: Tree, y: Tree) -> QuasiNewtonState:
+        flat_x, flat_y = _flat(x), _flat_lower(x, y)
+        pairs = no_pairs(DIRECTIONS, flat_y)
+        control = quasi_newton_control.begin_control(flat_x, self.most_rows)
+        state = QuasiNewtonState(x, y, 0 * flat_y, pairs, control, None)
+        return state._replace(solver=self._begin(state) if self.lower_level == "common" else None)
+
+    def estimate(
+        self, problem: Objectives, state: QuasiNewtonState, t: Number, sample: Sample
+    ) -> tuple[LocalWork, Cost]:
+        c = state.control
+        _, to_x = ravel_pytree(state.x)
+        _, to_y = ravel_pytree(state.y)
+        counts = [jnp.minimum(c.rows, rows.count) for rows in (problem.train, problem.valid)]
+        losses, task = SampledLosses(problem, to_x, to_y, *counts), _task_of(c, _flat(state.x))
+        if state.solver is not None:
+            question = state.solver
+            given, f_x = lower_solver.answer(losses, task, question)
+            cost = lower_solver.cost_of(losses, question.phase)
+            message = jnp.append(given.vector, given.number)
+            work = LocalWork(
+                message, _flat_lower(state.x, state.y), state.adjoint, state.pairs, f_x
+            )
+        else:
+            solver = self._begin(state)
+            question = solver
+            solver, cost = solve_locally(losses, task, solver)
+            message = _message(_evaluation(solver, c))
+            work = LocalWork(message, solver.y, solver.z, solver.pairs, solver.f_x)
+        first_phase = UPPER if self.lower_level == "none" else GRADIENT
+        is_new = ((c.phase == START) | (c.phase == RESAMPLE)) & (question.phase == first_phase)
+        parts = (problem.valid,) if self.lower_level == "none" else (problem.train, problem.valid)
+        fresh = sum(
+            jnp.minimum(c.rows, p.count) - jnp.minimum(c.rows_before, p.count) for p in parts
+        )
+        return work, Cost(is_new * fresh, *cost)
+
+    def outgoing(self, state: QuasiNewtonState, estimate: LocalWork, t: Number) -> Message:
+        return Message(mean=estimate.message)
+
+    def update(
+        self,
+        state: QuasiNewtonState,
+        estimate: LocalWork,
+        sent: Message,
+        change: Message,
+        t: Number,
+    ) -> QuasiNewtonState:
+        mean = change.mean
+        if state.solver is None:
+            return self._step(state, estimate, _from_message(mean))
+        answer = Answer(mean[:-1], mean[-1])
+        task = _task_of(state.control, _flat(state.x))
+        solver = state.solver._replace(f_x=estimate.f_x)
+        solver = lower_solver.advance(task, solver, answer)
+        state = state._replace(solver=solver)
+
+        def step() -> QuasiNewtonState:
+            work = LocalWork(mean, solver.y, solver.z, solver.pairs, solver.f_x)
+            after = self._step(state, work, _evaluation(solver, state.control))
+            return after._replace(solver=self._begin(after))
+
+        is_finished = (solver.phase == FINISHED) & (state.control.phase != DONE)
+        return run_if(is_finished, step, state)
+
+    def _begin(self, state: QuasiNewtonState) -> LowerSolution:
+        c = state.control
+        has_lower = self.lower_level != "none"
+        task = _task_of(c, _flat(state.x))
+        solver = lower_solver.begin(
+            task, _flat_lower(state.x, state.y), state.adjoint, state.pairs, has_lower
+        )
+        phase = jnp.where(c.phase == DONE, FINISHED, solver.phase).astype(solver.phase.dtype)
+        return solver._replace(phase=phase)
+
+    def _step(
+        self, state: QuasiNewtonState, work: LocalWork, evaluation: EvaluatedPoint
+    ) -> QuasiNewtonState:
+        x, to_x = ravel_pytree(state.x)
+        y, to_y = _flat_lower(state.x, state.y), ravel_pytree(state.y)[1]
+        control, x, takes, is_sound = quasi_newton_control.advance_control(
+            state.control, x, evaluation, self.most_rows, self.tolerance
+        )
+        y, z = select(takes, (work.y, work.z), (y, state.adjoint))
+        pairs = select(is_sound, work.pairs, state.pairs)
+        return QuasiNewtonState(to_x(x), to_y(y), z, pairs, control, state.solver)
+
+
+def _task_of(c: Control, x: Vector) -> LowerTask:
+    """Return the next evaluation as a task of the lower level's solver."""
+    is_start = c.phase == START
+    relative = jnp.asarray(RELATIVE, c.value.dtype)[c.refinement]
+    drop = DROP * relative
+    steps = jnp.where(is_start, FIRST_STEPS, jnp.where(drop > 0.05, NEWTON_STEPS, FINE_STEPS))
+    decrease = c.share * jnp.abs(dot(c.u, c.d))
+    value_error = jnp.where(c.phase == RESAMPLE, 1.0, VALUE_ERROR)
+    size = norm(c.d)
+    return LowerTask(
+        x=quasi_newton_control.point_of(c, x),
+        direction=divide(c.d, jnp.where(size > 0, size, 1)),
+        is_probe=c.phase == PROBE,
+        enough=ENOUGH * relative,
+        drop=jnp.where(is_start, DROP, drop),
+        newton_steps=steps,
+        relative=relative,
+        value_error=jnp.where(is_start, jnp.inf, value_error * decrease),
+    )
+
+
+def _evaluation(s: LowerSolution, c: Control) -> EvaluatedPoint:
+    correction = dot(s.z, s.g)
+    value = s.value - correction
+    return EvaluatedPoint(
+        hypergradient=s.hypergradient,
+        value=value,
+        slope=dot(s.hypergradient, c.d),
+        magnitude=jnp.abs(value),
+        first_gradient=s.first,
+        correction=jnp.abs(correction),
+        curvature=s.curvature,
+        shift=s.shift,
+    )
+
+
+def _message(evaluation: EvaluatedPoint) -> Vector:
+    return jnp.concatenate([evaluation.hypergradient, jnp.stack(evaluation[1:])])
+
+
+def _from_message(message: Vector) -> EvaluatedPoint:
+    return EvaluatedPoint(message[:-EVALUATION_SIZE], *message[-EVALUATION_SIZE:])
+
+
+def _flat(tree: Tree) -> Vector:
+    return ravel_pytree(tree)[0]
+
+
+def _most_rows(context: ResolutionContext) -> ResolvedValue:
+    def measure() -> Measurement:
+        problem = context.problem
+        parts = ["train"] if problem.lower is None else ["train", "valid"]
+        rows = np.max([problem.counts(part) for part in parts], axis=0)
+        return rows.astype(jnp.zeros(()).dtype)[:, None], Cost()
+
+    (rows,), cost = context.consensus.maximum("_most_rows", measure)
+    return ResolvedValue(int(rows), cost, agreed=1, talks=1, lasting=True)
+
+
+most_rows = Deferred("_most_rows", _most_rows)  # of an agent of the network
+
+
+def _flat_lower(x: Tree, y: Tree) -> Vector:
+    """Return y as a vector; without a lower level, an empty one of the type of x."""
+    return _flat(y) if jax.tree.leaves(y) else _flat(x)[:0]

@@ -1,0 +1,274 @@
+"""Control of quasi-Newton steps of x: which point is evaluated next, and which step is accepted.
+
+All agents hold the same control, because it depends on averages over all agents only. A step s is
+accepted if the objective decreases, measured by
+
+    L = f(x, y) - z' g_y(x, y),
+
+whose error is the product of the errors of y and z, so that rough y and z suffice to compare two
+points. Where the change is below rounding, slopes are compared instead. If no step is accepted,
+the accuracy of y and z is raised, and the point is evaluated again.
+
+The sample holds the first n rows of each agent; n doubles when the gradient is no larger than its
+change at the last doubling. The first radius is the smaller of Newton's step with a y that follows
+x and a step that changes g_y by FIRST of its norm at the start. No constant has a unit.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..core.pytrees import select
+from .curvature_pairs import CurvaturePairs, append, apply_inverse, divide, dot, no_pairs
+from .lower_solver import norm
+from .sampled_losses import Vector
+
+FIRST = 0.3  # change of g_y by the first step, relative to its norm at the start
+PAIRS = 10  # of steps and changes of the gradient
+TRIALS = 3  # most refused steps from a point, before its evaluation is repeated
+FEWEST = 32  # rows of the first sample: at least this, at most twice
+REPEATS = 2  # evaluations with higher accuracy in a row, before the sample grows
+FAILURES = 3  # most evaluations with higher accuracy in a row
+MOST_REFINEMENTS = 5
+FLAT_STEPS = 50  # most steps in a row whose decrease is below rounding
+STEPS_PER_SAMPLE = 6  # most accepted steps before the sample doubles
+STEEPER = 10.0  # largest slope behind a step, relative to that before
+SUFFICIENT = 1e-4  # smallest decrease, relative to that of the linear model
+FORGET, SMALLEST = 0.8, 1e-4  # decay of the largest gradients, and the smallest scale
+
+# Phases, by what is evaluated.
+START, PROBE, TRIAL, RESAMPLE, REFRESH, DONE = range(6)
+RUNNING, CONVERGED, STUCK = range(3)  # reasons of the end
+
+
+class EvaluatedPoint(NamedTuple):
+    """Averages over all agents of one evaluation."""
+
+    hypergradient: Vector
+    value: jax.Array  # L
+    slope: jax.Array  # of the objective at the point, along the direction
+    magnitude: jax.Array  # mean |L|
+    first_gradient: jax.Array  # mean ||g_y|| before y was improved
+    correction: jax.Array  # mean |z' g_y|
+    curvature: jax.Array  # of a probe
+    shift: jax.Array  # change of g_y along the direction, of a probe
+
+
+class Control(NamedTuple):
+    """State of the control."""
+
+    phase: jax.Array
+    rows: jax.Array  # rows of the sample
+    rows_before: jax.Array  # of the previous sample; 0 for the first
+    u: Vector  # hypergradient at x
+    value: jax.Array  # L at x
+    d: Vector  # direction
+    correction: jax.Array  # mean |z' g_y| at x
+    share: jax.Array  # of the direction in the trial
+    radius: jax.Array
+    pairs: CurvaturePairs
+    scale: Vector  # largest recent gradient of each coordinate
+    reference: jax.Array  # ||g_y|| at the start
+    noise: jax.Array  # change of u by the last doubling of rows; -1 before the first
+    steps_here: jax.Array  # accepted steps with this sample
+    trials: jax.Array  # refused steps from this point
+    flat_steps: jax.Array  # accepted steps in a row whose decrease is below rounding
+    failures: jax.Array  # evaluations with higher accuracy since the last accepted step
+    refinement: jax.Array  # tolerances are divided by 4 so often
+    accepted: jax.Array
+    refused: jax.Array
+    total: jax.Array  # sum of the decreases of accepted steps
+    first_size: jax.Array  # ||u|| at the start
+    largest_size: jax.Array  # largest ||u||
+    reason: jax.Array  # of the end
+
+
+def first_rows(most_rows: jax.Array) -> jax.Array:
+    """Return the rows of the first sample: `most_rows`, halved while FEWEST remain."""
+    halvings = jnp.maximum(jnp.floor(jnp.log2(most_rows / FEWEST)), 0)
+    return jnp.ceil(most_rows / 2.0**halvings).astype(jnp.int32)
+
+
+def begin_control(x: Vector, most_rows: jax.Array) -> Control:
+    """Return the control before the first evaluation."""
+    zero = 0 * jnp.sum(x)
+    count, none = jnp.int32(zero), 0 * x
+    return Control(
+        phase=count + START,
+        rows=count + first_rows(most_rows),
+        rows_before=count,
+        u=none,
+        value=zero,
+        d=none,
+        correction=zero,
+        share=zero,
+        radius=zero,
+        pairs=no_pairs(PAIRS, x),
+        scale=none,
+        reference=zero,
+        noise=zero - 1,
+        steps_here=count,
+        trials=count,
+        flat_steps=count,
+        failures=count,
+        refinement=count,
+        accepted=count,
+        refused=count,
+        total=zero,
+        first_size=zero,
+        largest_size=zero,
+        reason=count,
+    )
+
+
+def point_of(c: Control, x: Vector) -> Vector:
+    """Return the point that is evaluated next."""
+    return x + jnp.where(c.phase == TRIAL, c.share, 0) * c.d
+
+
+def advance_control(
+    c: Control, x: Vector, evaluation: EvaluatedPoint, most_rows: jax.Array, tolerance: jax.Array
+) -> tuple[Control, Vector, jax.Array, jax.Array]:
+    """Return the control and x after an evaluation, and whether its y, z and its pairs are used.
+
+    `tolerance`: the run ends when a step decreases the objective by less than this share of the
+    whole decrease, at a gradient below its root relative to the largest.
+    """
+    tiny, eps = jnp.finfo(x.dtype).tiny, jnp.finfo(x.dtype).eps
+    positive = lambda a: jnp.maximum(a, tiny)
+    h, value = evaluation.hypergradient, evaluation.value
+    is_start, is_probe, is_refresh = c.phase == START, c.phase == PROBE, c.phase == REFRESH
+    is_trial, is_resample = c.phase == TRIAL, c.phase == RESAMPLE
+    slope = dot(c.u, c.d)
+    rise = value - c.value
+
+    # Accept or refuse.
+    decreases = rise <= SUFFICIENT * c.share * slope
+    decreases &= evaluation.correction <= 0.5 * jnp.abs(rise)
+    is_rounding = jnp.abs(rise) <= 4 * eps * evaluation.magnitude
+    is_flatter = is_rounding & (evaluation.slope <= -0.8 * slope)
+    is_finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(h))
+    is_good = is_finite & (slope < 0)
+    is_good &= decreases | is_flatter
+    # A much steeper slope behind a step comes from a degenerate sample.
+    is_good &= jnp.abs(evaluation.slope) <= STEEPER * jnp.abs(slope)
+    accepts, refuses = is_trial & is_good, is_trial & ~is_good
+    is_last = c.rows >= most_rows
+    # More accurate solutions of a sample's lower level that differ by much are not those of it all.
+    is_degenerate = is_refresh & (c.failures > 0) & ~is_last & ~(norm(h) <= STEEPER * norm(c.u))
+    is_broken = (is_resample | is_refresh) & ~is_finite
+    takes = accepts | is_start | ((is_resample | is_refresh) & is_finite & ~is_degenerate)
+
+    # The pair of the step, and the radius.
+    step, turn = c.share * c.d, h - c.u
+    length, size, size_before = norm(step), norm(h), norm(c.u)
+    bend = c.share * (evaluation.slope - slope)
+    pairs = select(
+        accepts & (bend > 1e-8 * length * norm(turn)), append(c.pairs, step, turn), c.pairs
+    )
+    cosine = dot(divide(h, positive(size)), divide(c.u, positive(size_before)))
+    is_linear = evaluation.slope <= 0.5 * slope  # the end is still steep
+    growth = jnp.where(
+        cosine > 0.9, jnp.where(is_linear, 4.0, 2.0), jnp.where(cosine > 0, 2.0, 1.0)
+    )
+    longer = jnp.maximum(growth * length, jnp.where(c.share == 1, c.radius, 0))
+    radius = jnp.where(accepts, longer, c.radius)
+    newton = size_before / positive(jnp.abs(evaluation.curvature))
+    trusted = FIRST * c.reference / positive(evaluation.shift)
+    trusted = jnp.where((evaluation.shift > 0) & (c.reference > 0), trusted, jnp.inf)
+    radius = jnp.where(is_probe, jnp.minimum(newton, trusted), radius)
+
+    # A refused step is shortened; after some, there are more rows or a higher accuracy.
+    excess = rise - slope * c.share
+    has_minimum = jnp.isfinite(excess) & (excess > 0)
+    minimum = -slope * c.share**2 / (2 * jnp.where(has_minimum, excess, 1))
+    shorter = jnp.clip(jnp.where(has_minimum, minimum, 0), 0.1 * c.share, 0.5 * c.share)
+    trials = jnp.where(refuses, c.trials + 1, 0)
+    is_first = (c.accepted == 0) & (c.failures == 0)  # the start was evaluated with low accuracy
+    fails = refuses & ((trials >= TRIALS) | is_first)
+    refreshes = (is_broken & is_last) | (fails & (is_last | (c.failures < REPEATS)))
+    failures = jnp.where(accepts, 0, c.failures + refreshes)
+    is_confirmed = is_refresh & (norm(turn) < 0.2 * size)  # accurate: the pairs were wrong
+    pairs = select(is_confirmed, no_pairs(PAIRS, x), pairs)
+    radius = jnp.where(is_confirmed, length, radius)
+
+    # More rows.
+    noise = jnp.where(is_resample, 0.5**0.5 * norm(turn), c.noise)
+    flat_steps = jnp.where(is_rounding, c.flat_steps + 1, 0)
+    flat_steps = jnp.where(accepts, flat_steps, c.flat_steps)
+    steps_here = jnp.where(is_resample, 0, c.steps_here + accepts)
+    is_noisy = (c.noise < 0) | (size < c.noise) | (steps_here >= STEPS_PER_SAMPLE)
+    is_settled = accepts & (steps_here >= 2) & is_noisy
+    grows = ~is_last & (is_settled | (fails & ~refreshes) | is_degenerate | is_broken)
+    rows = jnp.where(grows, jnp.minimum(2 * c.rows, most_rows), c.rows)
+
+    u = jnp.where(takes, h, c.u)
+    new_value = jnp.where(takes, value, c.value)
+    decrease = jnp.where(accepts, jnp.maximum(c.value - value, 0), 0)
+    is_new = is_resample & (jnp.abs(rise) > c.total)  # the smaller sample says nothing
+    total = jnp.where(is_new, 0, c.total + decrease)
+    largest_size = jnp.where(takes, jnp.maximum(c.largest_size, size), c.largest_size)
+    largest_size = jnp.where(is_new, size, largest_size)
+
+    # The next direction.
+    scale = jnp.where(takes, jnp.maximum(jnp.abs(h), FORGET * c.scale), c.scale)
+    largest = jnp.max(scale, initial=0)
+    diagonal = jnp.maximum(divide(scale, jnp.where(largest > 0, largest, 1)), SMALLEST)
+    diagonal = jnp.where(largest > 0, diagonal, 1)
+    direction = -apply_inverse(pairs, u, diagonal)
+    is_downhill = dot(direction, u) < 0
+    pairs = select(is_downhill, pairs, no_pairs(PAIRS, x))
+    direction = jnp.where(is_downhill, direction, -u)
+    has_pairs = jnp.any(pairs.images[-1] != 0)
+
+    # The end: neither the last step nor the next one decreases the objective by much.
+    gain = jnp.maximum(-dot(direction, u) / 2, decrease)
+    is_small = (gain <= tolerance * total) & (size <= jnp.sqrt(tolerance) * largest_size)
+    converges = takes & is_last & ((accepts & has_pairs & is_small) | (size == 0))
+    is_stuck = (failures > FAILURES) | (flat_steps > FLAT_STEPS)
+    reason = jnp.where(converges, CONVERGED, jnp.where(is_stuck, STUCK, RUNNING))
+    reason = jnp.where(c.phase == DONE, c.reason, reason)
+
+    is_concave = accepts & (bend <= 0)  # then the pairs say nothing of the length
+    fills = ~has_pairs | is_concave | (norm(direction) > radius)
+    factor = jnp.where(~is_start & fills, radius / positive(norm(direction)), 1)
+    turns = takes | is_probe
+    d = jnp.where(turns, factor * direction, c.d)
+    share = jnp.where(turns, 1, jnp.where(refuses, shorter, c.share))
+
+    correction = jnp.where(takes, evaluation.correction, c.correction)
+    is_rough = is_probe & (correction > 0.5 * jnp.abs(dot(u, d)))
+    phase = jnp.select(
+        [reason != RUNNING, grows, refreshes | is_rough, is_start],
+        [DONE, RESAMPLE, REFRESH, PROBE],
+        TRIAL,
+    )
+    after = Control(
+        phase=phase.astype(c.phase.dtype),
+        rows=rows,
+        rows_before=jnp.where(grows, c.rows, c.rows_before),
+        u=u,
+        value=new_value,
+        d=d,
+        correction=correction,
+        share=share,
+        radius=radius,
+        pairs=pairs,
+        scale=scale,
+        reference=jnp.where(is_start, evaluation.first_gradient, c.reference),
+        noise=noise,
+        steps_here=steps_here,
+        trials=trials,
+        flat_steps=flat_steps,
+        failures=failures,
+        refinement=jnp.minimum(c.refinement + refreshes, MOST_REFINEMENTS),
+        accepted=c.accepted + accepts,
+        refused=c.refused + refuses,
+        total=total,
+        first_size=jnp.where(is_start, size, c.first_size),
+        largest_size=largest_size,
+        reason=reason,
+    )
+    after = jax.tree.map(lambda new, old: new.astype(old.dtype), after, c)
+    return after, jnp.where(accepts, x + step, x), takes, is_finite & ~is_degenerate

@@ -1,0 +1,186 @@
+"""Quasi-Newton steps of `solve`: where they end, units, samples, costs, resuming."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import quad, ring
+from random_problems import random_problem
+from units import in_units
+
+import diamond
+from diamond.algorithms.parts.quasi_newton import QuasiNewton
+from diamond.algorithms.parts.solver import TOLERANCES
+from diamond.algorithms.solve import solve
+from diamond.auto.quasi_newton_control import first_rows
+from diamond.problem import Problem
+from diamond.schedules.deferred import specialize
+
+ROUNDS = 400
+
+
+def gap(given, run):
+    """The distance to the minimizer, relative to that of the start."""
+    expected = given.minimizer()
+    return np.linalg.norm(np.asarray(run.x) - expected, axis=1).max() / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("level", ["personal", "common", "none"])
+def test_it_ends_at_the_minimizer_of_every_kind_of_problem(level):
+    given = quad(noise=0.3, lower_level=level)
+    run = diamond.solve(given, ring(4), accuracy="exact")
+    assert gap(given, run) < 1e-3 and run.message.startswith("converged: the gradient is")
+    losses = run.history["upper_loss"]
+    assert losses[-1] <= losses.min() + 1e-9
+    assert run.history["rows"][-1] == 12 and run.history["accepted"][-1] > 2
+    np.testing.assert_array_equal(run.x, np.broadcast_to(run.x[0], run.x.shape))
+
+
+NETWORKS = {
+    "one way": diamond.network.one_way_ring(4),
+    "changing": diamond.network.one_peer(4),
+    "lossy": ring(4).through(diamond.network.channels.drops(0.2)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_other_networks_change_costs_but_not_the_steps(name):
+    """The mean is exact, up to the order of additions."""
+    given = quad(noise=0.0)
+    usual = diamond.simulate(given, ring(4), solve(batch=4), 6, every=6)
+    other = diamond.simulate(given, NETWORKS[name], solve(batch=4), 6, every=6)
+    np.testing.assert_allclose(other.last_x, usual.last_x, rtol=1e-8)
+    np.testing.assert_array_equal(other.costs["gradients"], usual.costs["gradients"])
+
+
+@pytest.mark.parametrize(
+    ("x_scale", "y_scale", "value"),
+    [(1e6, 1.0, 1.0), (1e-6, 1.0, 1.0), (1.0, 1e6, 1.0), (1.0, 1.0, 1e-6), (1e-6,) * 3],
+)
+def test_units_do_not_matter(x_scale, y_scale, value):
+    problems = in_units(quad()), in_units(quad(), x_scale, y_scale, value)
+    runs = [diamond.simulate(p, ring(4), solve(batch=3), 8, every=8) for p in problems]
+    np.testing.assert_allclose(np.asarray(runs[1].x) / x_scale, runs[0].x, rtol=1e-5, atol=1e-8)
+    for name in ("gradients", "hvps", "jvps"):
+        np.testing.assert_allclose(runs[1].costs[name], runs[0].costs[name], rtol=0.05)
+
+
+def check_random_problem(seed):
+    """No accepted step raises the loss of its sample, so no run ends above its start."""
+    problem, network = random_problem(seed)
+    run = diamond.solve(problem, network, rounds=ROUNDS)
+    losses = run.history["upper_loss"]
+    rounding = 1e-6 * np.abs(losses[0])
+    assert np.isfinite(losses).all()
+    assert losses[-1] <= losses[0] + rounding
+    assert run.message
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_random_problem_never_ends_above_its_start(seed):
+    check_random_problem(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(20))
+def test_a_thousand_random_problems_never_end_above_their_start(block):
+    for seed in range(20 + 49 * block, 20 + 49 * (block + 1)):
+        check_random_problem(seed)
+
+
+def test_bits_depend_neither_on_chunks_nor_on_resuming():
+    given = quad(), ring(4), solve(batch=3)
+    whole = diamond.simulate(*given, 16, every=16)
+    pieces = diamond.simulate(*given, 16, every=3)
+    half = diamond.simulate(*given, 7, every=7)
+    resumed = diamond.simulate(*given, 16, every=8, resume=half.snapshot)
+    for run in (pieces, resumed):
+        np.testing.assert_array_equal(run.last_x, whole.last_x)
+        np.testing.assert_array_equal(run.history["gradients"][-1], whole.history["gradients"][-1])
+
+
+@pytest.mark.parametrize("level", ["personal", "common"])
+def test_several_devices_make_the_same_steps(level):
+    given = quad(noise=0.1, lower_level=level), ring(4), solve(batch=3)
+    one = diamond.simulate(*given, 7, every=7)
+    two = diamond.simulate(*given, 7, every=7, devices=2)
+    np.testing.assert_allclose(two.last_x, one.last_x, rtol=1e-8)
+    np.testing.assert_array_equal(two.costs["hvps"], one.costs["hvps"])
+
+
+def test_a_finished_run_makes_no_more_rounds():
+    given = quad(noise=0.0), ring(4), solve(batch=4)
+    run = diamond.simulate(*given, 500, every=50)
+    assert run.rounds < 500 and run.history["round"][-1] == run.rounds
+    longer = diamond.simulate(*given, 900, every=50, resume=run.snapshot)
+    assert longer.rounds == run.rounds
+    np.testing.assert_array_equal(longer.last_x, run.last_x)
+
+
+def test_better_accuracy_takes_more_steps_and_ends_nearer():
+    given = quad(noise=0.3)
+    runs = {name: diamond.solve(given, ring(4), accuracy=name) for name in TOLERANCES}
+    gaps = [gap(given, run) for run in runs.values()]
+    calls = [run.history["gradients"][-1] for run in runs.values()]
+    assert gaps == sorted(gaps, reverse=True) and calls == sorted(calls)
+    for wrong in ("best", 0.0, 1.5):
+        with pytest.raises(ValueError, match=r"accuracy = .*give"):
+            diamond.solve(given, ring(4), accuracy=wrong)
+
+
+def test_costs_without_a_lower_level_are_one_gradient_an_evaluation():
+    """All agents have 12 rows; the probe of the second round takes a product."""
+    given = quad(noise=0.0, lower_level="none")
+    run = diamond.simulate(given, ring(4), solve(batch=4), 6, every=1)
+    np.testing.assert_array_equal(run.history["gradients"], 12 * np.array([0, 1, 1, 2, 3, 4, 5]))
+    np.testing.assert_array_equal(run.history["hvps"], 12 * np.array([0, 0, 1, 1, 1, 1, 1]))
+    np.testing.assert_array_equal(run.history["samples"], [0, *[12] * 6])
+    assert run.history["jvps"][-1] == 0
+
+
+def test_samples_begin_small_and_end_with_all_rows():
+    random = np.random.default_rng(0)
+    site = lambda: {"a": random.normal(size=(1000, 3)), "b": random.normal(size=1000)}
+    upper = lambda x, y, rows: jnp.mean((rows["a"] @ y - rows["b"] - 1) ** 2)
+    lower = lambda x, y, rows: upper(x, y, rows) + jnp.mean(jnp.exp(x) * y**2)
+    start = lambda key: (jnp.zeros(3), jnp.zeros(3))
+    problem = Problem(upper, lower, start, [site(), site()], [site(), site()])
+    run = diamond.solve(problem, diamond.network.path(2), every=1)
+    rows = run.history["rows"]
+    assert rows[0] == first_rows(jnp.int32(1000)) == 63 and rows[-1] == 1000
+    assert (np.diff(rows) >= 0).all() and run.message.startswith("converged")
+    assert run.history["samples"][-1] == 2 * 1000  # each row of both parts counts once
+
+
+@pytest.mark.parametrize("most, first", [(5, 5), (63, 63), (64, 32), (20_000, 40)])
+def test_the_first_sample_has_32_to_63_rows_if_there_are_as_many(most, first):
+    assert first_rows(jnp.int32(most)) == first
+
+
+def test_where_it_does_not_apply_steps_are_learned_and_the_reason_is_named():
+    given = quad()
+    quantized = ring(4).through(diamond.network.channels.quantized(8))
+    plain = specialize(solve(), given, ring(4))
+    assert isinstance(plain, QuasiNewton)
+    assert not isinstance(specialize(solve(), given, quantized), QuasiNewton)
+    assert not isinstance(specialize(solve(steps="learned"), given, ring(4)), QuasiNewton)
+    bent = Problem(
+        given.upper, given.lower, given.init, given.rows["train"], given.rows["valid"], convex=False
+    )
+    run = diamond.solve(bent, ring(4), rounds=3)
+    assert "is not strongly convex" in run.description
+    run = diamond.solve(given, quantized, rounds=3)
+    assert "because its channel quantized(8) changes messages" in run.description
+
+
+def test_a_step_into_a_region_without_numbers_is_refused():
+    """f is not a number for x below 0.5, beyond the minimizer of its linear model."""
+    rows = [{"a": np.ones(8)}]
+    root = lambda x: jnp.sum(jnp.sqrt(x - 0.5) + 0.02 / (x - 0.5))
+    upper = lambda x, y, r: jnp.mean(r["a"]) * root(x) + jnp.sum(y**2)
+    lower = lambda x, y, r: jnp.mean(r["a"]) * jnp.sum((y - 0.01 * x) ** 2)
+    problem = Problem(upper, lower, lambda key: (jnp.full(2, 3.0), jnp.zeros(2)), rows, rows)
+    run = diamond.solve(problem, every=1)
+    x = np.linspace(0.501, 1, 100_000)
+    least = 2 * np.min(np.sqrt(x - 0.5) + 0.02 / (x - 0.5) + (0.01 * x) ** 2)
+    assert np.isfinite(run.history["upper_loss"]).all()
+    assert run.history["upper_loss"][-1] == pytest.approx(least, rel=1e-4)
