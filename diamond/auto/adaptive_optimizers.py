@@ -15,7 +15,7 @@ from ..core.pytrees import Number, Tree
 from .step_rule import TINY
 
 REST = 20  # rounds in which y and z move alone
-FIRST_LENGTH = 1e-2  # of the first step, relative to 1 + ||x_0||
+FIRST_LENGTH = 1e-2  # of the first step, relative to unit + ||x_0||
 # x sees the effect of a step only after y has followed, in some 20 rounds.
 CAP = 0.05  # longest step relative to the distance from the start
 DAMPING = 0.3  # ratio of the step size to distance over gradients
@@ -86,11 +86,12 @@ class DistanceOverGradients:
     """Step size c max_s ||x_s - x_0|| / sqrt(sum_s ||u_s||^2) (DoG: Ivgi, Hinder, Carmon, 2023).
 
     x rests for the first rounds, in which y and z approach their solutions. The first step has the
-    length 0.01 (1 + ||x_0||), later steps at most 0.05 of the largest distance from the start, and
+    length 0.01 (unit + ||x_0||), later steps at most 0.05 of the largest distance from the start.
     c = 0.3: a network follows x in some 20 rounds, and longer steps overshoot.
     """
 
     rest: Number = REST
+    unit: Number = 1.0  # 0 if x does not start at zero
 
     def init(self, parameters: Tree) -> DistanceState:
         zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(parameters)))
@@ -111,7 +112,7 @@ class DistanceOverGradients:
         size, moves = pytrees.norm(direction), state.updates >= self.rest
         distance = jnp.maximum(state.distance, pytrees.norm(pytrees.sub(parameters, state.start)))
         gradient_sum = jnp.where(moves, state.gradient_sum + size**2, 0.0)
-        first = FIRST_LENGTH * (1 + pytrees.norm(state.start))
+        first = FIRST_LENGTH * (self.unit + pytrees.norm(state.start))
         whole = jnp.maximum(distance, first) * size / jnp.sqrt(gradient_sum + TINY)
         longest = jnp.maximum(CAP * distance, first)
         length = jnp.minimum(jnp.minimum(whole, longest), jnp.maximum(DAMPING * whole, first))

@@ -18,8 +18,8 @@ class CurvaturePairs(NamedTuple):
 
     steps: jax.Array  # (capacity, n)
     images: jax.Array
-    step_squares: jax.Array  # (n,), of recent pairs, each divided by the length of its step
-    image_squares: jax.Array
+    step_sums: jax.Array  # (n,), of absolute values, each pair divided by the length of its step
+    image_sums: jax.Array
 
 
 def no_pairs(capacity: int, like: jax.Array) -> CurvaturePairs:
@@ -32,24 +32,25 @@ def append(pairs: CurvaturePairs, step: jax.Array, image: jax.Array) -> Curvatur
     """Return the memory with one more pair; its curvature must be positive."""
     root = jnp.sqrt(dot(step, image))
     add = lambda rows, row: jnp.roll(rows, -1, axis=0).at[-1].set(divide(row, root))
-    square = lambda v: divide(v**2, dot(step, step))
+    share = lambda v: divide(jnp.abs(v), norm(step))
     return CurvaturePairs(
         add(pairs.steps, step),
         add(pairs.images, image),
-        pairs.step_squares + square(step),
-        pairs.image_squares + square(image),
+        pairs.step_sums + share(step),
+        pairs.image_sums + share(image),
     )
 
 
 def diagonal_of(pairs: CurvaturePairs) -> jax.Array:
     """Return an estimate of the diagonal of A, relative to its largest entry.
 
-    sqrt(sum (A s)_j^2 / sum s_j^2) over recent pairs is |A_jj| where the diagonal dominates.
+    sum |(A s)_j| / sum |s_j| over recent pairs is |A_jj| where the diagonal dominates. It is 1
+    where the pairs say nothing: for coordinates that have not moved, or that no row depends on.
     """
     tiny = jnp.finfo(pairs.steps.dtype).tiny
-    ratio = jnp.sqrt(pairs.image_squares / jnp.maximum(pairs.step_squares, tiny))
-    largest = jnp.max(ratio, initial=0)
-    return jnp.where(largest > 0, jnp.maximum(divide(ratio, jnp.maximum(largest, tiny)), LEAST), 1)
+    ratio = pairs.image_sums / jnp.maximum(pairs.step_sums, tiny)
+    relative = divide(ratio, jnp.maximum(jnp.max(ratio, initial=0), tiny))
+    return jnp.where(ratio > 0, jnp.maximum(relative, LEAST), 1)
 
 
 def merge(pairs: CurvaturePairs, newer: CurvaturePairs, count: jax.Array) -> CurvaturePairs:
@@ -70,8 +71,8 @@ def merge(pairs: CurvaturePairs, newer: CurvaturePairs, count: jax.Array) -> Cur
     return CurvaturePairs(
         last(pairs.steps, newer.steps),
         last(pairs.images, newer.images),
-        add(pairs.step_squares, newer.step_squares),
-        add(pairs.image_squares, newer.image_squares),
+        add(pairs.step_sums, newer.step_sums),
+        add(pairs.image_sums, newer.image_sums),
     )
 
 
@@ -98,6 +99,13 @@ def apply_inverse(
     newest = dot(pairs.images[-1], inverse * pairs.images[-1])
     v = inverse * jnp.where(newest > 0, 1 / jnp.where(newest > 0, newest, 1), 1) * v
     return jax.lax.scan(forward, v, (*memory, factors))[0]
+
+
+def norm(v: jax.Array) -> jax.Array:
+    """Return ||v|| without overflow or underflow of squares."""
+    largest = jnp.max(jnp.abs(v), initial=0)
+    scale = jnp.where(largest > 0, largest, 1)
+    return scale * jnp.sqrt(jnp.sum(divide(v, scale) ** 2))
 
 
 def dot(a: jax.Array, b: jax.Array) -> jax.Array:

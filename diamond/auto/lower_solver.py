@@ -27,6 +27,7 @@ from .curvature_pairs import (
     dot,
     merge,
     no_pairs,
+    norm,
 )
 from .local_solver import run_if
 from .sampled_losses import SampledLosses, Vector
@@ -101,13 +102,6 @@ class Answer(NamedTuple):
 
     vector: Vector
     number: jax.Array
-
-
-def norm(v: Vector) -> jax.Array:
-    """Return ||v|| without overflow or underflow of squares."""
-    largest = jnp.max(jnp.abs(v), initial=0)
-    scale = jnp.where(largest > 0, largest, 1)
-    return scale * jnp.sqrt(jnp.sum(divide(v, scale) ** 2))
 
 
 def begin(
@@ -191,24 +185,32 @@ def advance(task: LowerTask, s: LowerSolution, answer: Answer) -> LowerSolution:
     asks_upper = ((is_gradient | is_step) & ~needs_step) | has_failed
 
     # Conjugate gradients: one step, or the end of the solution. Along a direction without
-    # curvature the model would gain beyond all measure.
-    curvature = dot(linear.p, of_y)
-    has_curvature = 0.5 * eps * linear.rz**2 <= linear.value * curvature
+    # curvature the model would gain beyond all measure. Coordinates that no row of the sample
+    # depends on (a category that it does not have) stay as they are.
+    is_unknown = is_product & (of_y == 0) & (linear.p != 0)
+    direction = jnp.where(is_unknown, 0, linear.p)
+    curvature = dot(direction, of_y)
+    along = dot(linear.r, direction)
+    has_curvature = 0.5 * eps * along**2 <= linear.value * curvature
     has_curvature = (curvature > 0) & ((linear.products == 0) | has_curvature)
     works = is_product & has_curvature & jnp.all(jnp.isfinite(of_y))
-    length = jnp.where(works, linear.rz / jnp.where(works, curvature, 1), 0)
-    gain = 0.5 * length * linear.rz
+    length = jnp.where(works, along / jnp.where(works, curvature, 1), 0)
+    gain = 0.5 * length * along
     value = linear.value + gain
     count = linear.products + is_product
-    added = select(works, append(linear.pairs, linear.p, of_y), linear.pairs)
-    v = linear.v + length * linear.p
+    added = select(works, append(linear.pairs, direction, of_y), linear.pairs)
+    v = linear.v + length * direction
     r = jnp.where(works, linear.r - length * of_y, linear.r)
+    r = jnp.where(is_unknown, 0, r)
 
     # z: its residual, and whether it is solved for again.
     hypergradient = jnp.where(is_cross, of_x, s.hypergradient)
     f_y = jnp.where(is_upper, of_y, s.f_y)
     residual = jnp.where(is_upper, of_y, jnp.where(is_residual, s.f_y - of_y, s.residual))
-    left, size_f = norm(residual), norm(f_y)
+    size_f = norm(f_y)
+    restarts = is_residual & ~(norm(residual) <= size_f)  # z of another sample is worse than none
+    residual, known_z = jnp.where(restarts, f_y, residual), jnp.where(restarts, 0, s.z)
+    left = norm(residual)
     asks_residual = is_upper & jnp.any(s.z != 0)
     z_solutions = s.z_solutions + is_cross
     change = norm(hypergradient - s.hypergradient)
@@ -228,9 +230,12 @@ def advance(task: LowerTask, s: LowerSolution, answer: Answer) -> LowerSolution:
     diagonal = diagonal_of(s.pairs)
     z_of_r = apply_inverse(s.pairs, r, diagonal)
     rz = dot(r, z_of_r)
+    is_usable = jnp.isfinite(rz) & (rz > 0)  # else the pairs contradict each other
+    z_of_r, rz = jnp.where(is_usable, z_of_r, r), jnp.where(is_usable, rz, dot(r, r))
+    known_pairs = select(is_usable | ~begins, s.pairs, no_pairs(len(s.pairs.steps), s.y))
     is_small = (count * gain <= task.enough * value) | (norm(r) <= linear.tolerance)
     goes_on = works & ~is_small & (count < PRODUCTS) & (rz > 0)
-    p = jnp.where(begins, z_of_r, z_of_r + rz / jnp.where(linear.rz > 0, linear.rz, 1) * linear.p)
+    p = jnp.where(begins, z_of_r, z_of_r + rz / jnp.where(linear.rz > 0, linear.rz, 1) * direction)
     tolerance = jnp.where(begins_adjoint, z_tolerance, 1e-6)
     purpose = jnp.where(begins, jnp.where(begins_newton, NEWTON, ADJOINT), linear.purpose)
     starts = begins & (rz > 0) & (tolerance < 1)
@@ -252,13 +257,13 @@ def advance(task: LowerTask, s: LowerSolution, answer: Answer) -> LowerSolution:
 
     # The end of a linear solution.
     solution = linear.scale * linear.v
-    pairs = select(ends, merge(s.pairs, linear.pairs, linear.products), s.pairs)
+    pairs = select(ends, merge(known_pairs, linear.pairs, linear.products), known_pairs)
     ends_newton, ends_adjoint = ends & (purpose == NEWTON), ends & (purpose == ADJOINT)
     is_downhill = dot(g, solution) > 0
     move = jnp.where(ends_newton, jnp.where(is_downhill, solution, g), s.move)
     has_pairs = jnp.any(s.pairs.images[-1] != 0)  # a probe needs no more than their estimate
     move = jnp.where(is_response, jnp.where(has_pairs, scale, 0) * z_of_r, move)
-    z = jnp.where(ends_adjoint, s.z + solution, s.z)
+    z = jnp.where(ends_adjoint, known_z + solution, known_z)
     residual = jnp.where(ends_adjoint, linear.scale * linear.r, residual)
 
     next_phase = jnp.select(

@@ -9,9 +9,10 @@ whose error is the product of the errors of y and z, so that rough y and z suffi
 points. Where the change is below rounding, slopes are compared instead. If no step is accepted,
 the accuracy of y and z is raised, and the point is evaluated again.
 
-The sample holds the first n rows of each agent; n doubles when the gradient is no larger than its
-change at the last doubling. The first radius is the smaller of Newton's step with a y that follows
-x and a step that changes g_y by FIRST of its norm at the start. No constant has a unit.
+The sample holds the first n rows of each agent. n doubles when the gradient is no larger than its
+change at the last doubling; before the first step, until doubling changes the gradient by at most
+CLEAR of its norm. The first radius is the smaller of Newton's step with a y that follows x and a
+step that changes g_y by FIRST of its norm at the start. No constant has a unit.
 """
 
 from typing import NamedTuple
@@ -20,14 +21,14 @@ import jax
 import jax.numpy as jnp
 
 from ..core.pytrees import select
-from .curvature_pairs import CurvaturePairs, append, apply_inverse, divide, dot, no_pairs
-from .lower_solver import norm
+from .curvature_pairs import CurvaturePairs, append, apply_inverse, divide, dot, no_pairs, norm
 from .sampled_losses import Vector
 
 FIRST = 0.3  # change of g_y by the first step, relative to its norm at the start
 PAIRS = 10  # of steps and changes of the gradient
 TRIALS = 3  # most refused steps from a point, before its evaluation is repeated
-FEWEST = 32  # rows of the first sample: at least this, at most twice
+FEWEST, ENOUGH_FOR_Y = 8, 32  # rows of the first sample that determine y
+CLEAR = 0.5  # largest change of the first gradient by doubling the sample, relative to its norm
 REPEATS = 2  # evaluations with higher accuracy in a row, before the sample grows
 FAILURES = 3  # most evaluations with higher accuracy in a row
 MOST_REFINEMENTS = 5
@@ -84,19 +85,26 @@ class Control(NamedTuple):
     reason: jax.Array  # of the end
 
 
-def first_rows(most_rows: jax.Array) -> jax.Array:
-    """Return the rows of the first sample: `most_rows`, halved while FEWEST remain."""
-    halvings = jnp.maximum(jnp.floor(jnp.log2(most_rows / FEWEST)), 0)
-    return jnp.ceil(most_rows / 2.0**halvings).astype(jnp.int32)
+def first_rows(
+    most_rows: jax.Array, agents: jax.Array, x_size: int, y_size: int, is_common: bool
+) -> jax.Array:
+    """Return the rows of the first sample: `most_rows`, halved while there are enough.
+
+    Together, the agents need as many rows as there are numbers in x. A sample needs as many as
+    there are numbers in y, which g regularizes: from FEWEST to ENOUGH_FOR_Y rows of an agent.
+    """
+    for_y = jnp.clip(y_size / (agents if is_common else 1), FEWEST, ENOUGH_FOR_Y)
+    halvings = jnp.floor(jnp.log2(most_rows / jnp.maximum(for_y, x_size / agents)))
+    return jnp.ceil(most_rows / 2.0 ** jnp.maximum(halvings, 0)).astype(jnp.int32)
 
 
-def begin_control(x: Vector, most_rows: jax.Array) -> Control:
-    """Return the control before the first evaluation."""
+def begin_control(x: Vector, rows: jax.Array) -> Control:
+    """Return the control before the first evaluation, on so many rows of each agent."""
     zero = 0 * jnp.sum(x)
     count, none = jnp.int32(zero), 0 * x
     return Control(
         phase=count + START,
-        rows=count + first_rows(most_rows),
+        rows=count + rows,
         rows_before=count,
         u=none,
         value=zero,
@@ -200,7 +208,10 @@ def advance_control(
     steps_here = jnp.where(is_resample, 0, c.steps_here + accepts)
     is_noisy = (c.noise < 0) | (size < c.noise) | (steps_here >= STEPS_PER_SAMPLE)
     is_settled = accepts & (steps_here >= 2) & is_noisy
-    grows = ~is_last & (is_settled | (fails & ~refreshes) | is_degenerate | is_broken)
+    begins = is_start | (is_resample & (c.radius == 0))  # before the first direction
+    is_unclear = begins & ((noise < 0) | (noise > CLEAR * size))
+    grows = is_settled | (fails & ~refreshes) | is_degenerate | is_broken | is_unclear
+    grows &= ~is_last
     rows = jnp.where(grows, jnp.minimum(2 * c.rows, most_rows), c.rows)
 
     u = jnp.where(takes, h, c.u)
@@ -232,7 +243,7 @@ def advance_control(
 
     is_concave = accepts & (bend <= 0)  # then the pairs say nothing of the length
     fills = ~has_pairs | is_concave | (norm(direction) > radius)
-    factor = jnp.where(~is_start & fills, radius / positive(norm(direction)), 1)
+    factor = jnp.where(~begins & fills, radius / positive(norm(direction)), 1)
     turns = takes | is_probe
     d = jnp.where(turns, factor * direction, c.d)
     share = jnp.where(turns, 1, jnp.where(refuses, shorter, c.share))
@@ -240,7 +251,7 @@ def advance_control(
     correction = jnp.where(takes, evaluation.correction, c.correction)
     is_rough = is_probe & (correction > 0.5 * jnp.abs(dot(u, d)))
     phase = jnp.select(
-        [reason != RUNNING, grows, refreshes | is_rough, is_start],
+        [reason != RUNNING, grows, refreshes | is_rough, begins],
         [DONE, RESAMPLE, REFRESH, PROBE],
         TRIAL,
     )

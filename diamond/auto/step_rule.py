@@ -18,7 +18,7 @@ after the ramp are divided by 1 + DAMPING (tau - 1).
 
 **Oscillation.** If x oscillates around its moving average, the tracker points back to that average.
 Each such round makes all later steps shorter by up to SHORTENING, at most sqrt(1 + t) times in t
-rounds, because noise looks the same.
+rounds, because noise looks the same, and at most MOST_SHORTENING times: alpha falls like 1/sqrt(t).
 
 The scalars are sent and averaged like x, so that all agents converge to the same step.
 """
@@ -42,6 +42,7 @@ WIDENING = 10.0
 LONGEST_DELAY, DAMPING = 6.0, 0.3
 RECENT = 0.2  # weight of the newest x in its moving average
 RESTORING, SHORTENING = 0.2, 0.3  # cosine of the tracker and the displacement from that average
+MOST_SHORTENING = 8.0
 TINY = 1e-30
 
 
@@ -133,7 +134,7 @@ def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
     restoring = pytrees.dot(u, swing) / (size * pytrees.norm(swing) + TINY)
     strength = jnp.clip((restoring - RESTORING) / (1 - RESTORING), 0.0, 1.0)
     shortening = jnp.where(was_ramping, 1.0, scalars.shortening * (1 + SHORTENING * strength))
-    shortening = jnp.minimum(shortening, jnp.sqrt(1.0 + inputs.t))
+    shortening = jnp.minimum(shortening, jnp.minimum(jnp.sqrt(1.0 + inputs.t), MOST_SHORTENING))
     length = inputs.boldness * length / (1 + DAMPING * (delay - 1)) / shortening
     length = jnp.where(ramping, ramp_length, length)
     return StepScalars(

@@ -25,6 +25,7 @@ SMALL_GRADIENT = 1e-4  # of the start's squared norm: largest one that counts as
 FIRST_ROUNDS, MOST_ROUNDS = 128, 16_384
 EVALUATIONS = 40
 LARGEST_BLOCK = 256  # most rows in a block of a sample
+OPENING_BATCH = 16  # rows of a mini-batch of first-order steps before quasi-Newton steps
 LARGEST_BATCH, BATCHES = 64, 5  # most rows in a mini-batch, and fewest mini-batches per agent
 
 
@@ -104,7 +105,8 @@ def solve(
         options_of_method = {"accuracy": accuracy} if name == "solve" else {}
         method: Algorithm = maker(name)(batch=size, **options_of_method)
         if batch is None and _describer_of_end(method, problem, network):
-            method = maker(name)(batch=_block_size(problem), **options_of_method)
+            size = OPENING_BATCH if problem.starts_at_random else _block_size(problem)
+            method = maker(name)(batch=size, **options_of_method)
         description = description if algorithm else _description(problem, network, method)
     else:
         method = algorithm
@@ -205,9 +207,14 @@ def _description(problem: Problem, network: Network, method: Any) -> str:
             "common": "All agents solve for the common y together, by Newton steps.",
             "none": "There is no lower level.",
         }[problem.lower_level]
+        begins = ""
+        if (opening := specialize(method, problem, network).opening) is not None:
+            begins = (
+                f" x starts at random: the first {opening.rounds} rounds are first-order steps."
+            )
         return (
             f"Quasi-Newton steps of x on samples of rows that grow, accepted only if the upper "
-            f"loss decreases, for {agents}. {lower}"
+            f"loss decreases, for {agents}. {lower}{begins}"
         )
     lower = {
         "personal": "Each agent follows its own y by gradient steps, and solves for it locally in "

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, Literal
 
@@ -331,6 +331,12 @@ class Problem:
     def start(self, seed: int) -> tuple[Tree, Tree]:
         """Return (x_0, y_0) as strongly typed arrays: weak types would compile the run twice."""
         return problem_validation.check_start(self.init(key(seed)))
+
+    @cached_property
+    def starts_at_random(self) -> bool:
+        """Whether x starts at random, as a representation does."""
+        one, other = (jax.tree.leaves(self.start(seed)[0]) for seed in (0, 1))
+        return any(bool((a != b).any()) for a, b in zip(one, other))
 
 
 def _format_counts(counts: np.ndarray) -> str:

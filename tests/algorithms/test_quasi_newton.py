@@ -139,21 +139,58 @@ def test_costs_without_a_lower_level_are_one_gradient_an_evaluation():
 
 def test_samples_begin_small_and_end_with_all_rows():
     random = np.random.default_rng(0)
-    site = lambda: {"a": random.normal(size=(1000, 3)), "b": random.normal(size=1000)}
-    upper = lambda x, y, rows: jnp.mean((rows["a"] @ y - rows["b"] - 1) ** 2)
+    site = lambda: {"a": random.normal(size=(1000, 3)), "noise": 3 * random.normal(size=1000)}
+    loss = lambda y, rows: jnp.mean((rows["a"] @ (y - jnp.arange(1.0, 4)) - rows["noise"]) ** 2)
+    upper = lambda x, y, rows: loss(y, rows) + 1e-3 * jnp.sum(x**2)
     lower = lambda x, y, rows: upper(x, y, rows) + jnp.mean(jnp.exp(x) * y**2)
     start = lambda key: (jnp.zeros(3), jnp.zeros(3))
     problem = Problem(upper, lower, start, [site(), site()], [site(), site()])
     run = diamond.solve(problem, diamond.network.path(2), every=1)
     rows = run.history["rows"]
-    assert rows[0] == first_rows(jnp.int32(1000)) == 63 and rows[-1] == 1000
+    assert rows[0] == 16 and rows[-1] == 1000
     assert (np.diff(rows) >= 0).all() and run.message.startswith("converged")
     assert run.history["samples"][-1] == 2 * 1000  # each row of both parts counts once
 
 
-@pytest.mark.parametrize("most, first", [(5, 5), (63, 63), (64, 32), (20_000, 40)])
-def test_the_first_sample_has_32_to_63_rows_if_there_are_as_many(most, first):
-    assert first_rows(jnp.int32(most)) == first
+@pytest.mark.parametrize(
+    "most, agents, x_size, y_size, is_common, first",
+    [
+        (5, 4, 3, 3, False, 5),  # all rows
+        (40, 4, 3, 3, False, 10),  # at least 8 of an agent
+        (40, 4, 3, 10, False, 10),  # and as many as y has numbers
+        (40, 4, 3, 11, False, 20),
+        (20_000, 4, 3, 1_000, False, 40),  # up to 32
+        (20_000, 4, 3, 32, True, 10),  # of all agents together, if y is common
+        (1000, 4, 400, 3, False, 125),  # and, together, as many as x has numbers
+    ],
+)
+def test_the_first_sample_determines_x_and_y(most, agents, x_size, y_size, is_common, first):
+    sizes = jnp.int32(most), jnp.int32(agents), x_size, y_size
+    assert first_rows(*sizes, is_common) == first
+
+
+def few_rows_mislead(agents=4, rows=256):
+    """Ridge regressions with one penalty, whose first rows have the opposite sign."""
+    random = np.random.default_rng(3)
+
+    def site():
+        a = random.normal(size=(rows, 6))
+        sign = np.where(np.arange(rows) < 8, -1, 1)
+        return {"a": a, "b": sign * (a @ np.ones(6)) + random.normal(size=rows)}
+
+    fit = lambda y, r: jnp.mean((r["a"] @ y - r["b"]) ** 2)
+    lower = lambda x, y, r: fit(y, r) + jnp.sum(jnp.exp(x) * y**2)
+    start = lambda key: (jnp.full(1, -2.0), jnp.zeros(6))
+    parts = [site() for _ in range(agents)], [site() for _ in range(agents)]
+    return Problem(lambda x, y, r: fit(y, r), lower, start, *parts)
+
+
+def test_no_step_is_taken_while_the_gradient_depends_on_the_sample():
+    """Samples double before the first step until another doubling changes the gradient by less."""
+    run = diamond.solve(few_rows_mislead(), ring(4), every=1)
+    rows, accepted, loss = (run.history[name] for name in ("rows", "accepted", "upper_loss"))
+    assert rows[0] == 8 and rows[np.flatnonzero(accepted)[0]] >= 32
+    assert loss.max() == loss[0] and run.message.startswith("converged")
 
 
 def test_where_it_does_not_apply_steps_are_learned_and_the_reason_is_named():

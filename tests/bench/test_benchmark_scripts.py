@@ -41,6 +41,7 @@ SMALLEST = {  # by script; OUT is an empty folder
     "soak": "2000 --calm",
     "solve": "--seeds 1 quadratic",
     "solve_in_ten_lines": "",
+    "solve_new_problems": "--small",
     "speed": "--small",
     "start": "readme",
     "stragglers": "--sites 3 --rounds 6 --work 0.01 --slowness 3",

@@ -9,7 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from ...auto import lower_solver, quasi_newton_control
-from ...auto.curvature_pairs import CurvaturePairs, divide, dot, no_pairs
+from ...auto.curvature_pairs import CurvaturePairs, divide, dot, no_pairs, norm
 from ...auto.local_solver import run_if
 from ...auto.lower_solver import (
     FINISHED,
@@ -18,7 +18,6 @@ from ...auto.lower_solver import (
     Answer,
     LowerSolution,
     LowerTask,
-    norm,
     solve_locally,
 )
 from ...auto.quasi_newton_control import (
@@ -41,6 +40,7 @@ from ...interface.round_interface import Message
 from ...problem import Objectives
 from ...schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue
 from ...schedules.step_schedules import Number
+from .opening import Opening
 
 DIRECTIONS = 20  # saved directions of conjugate gradients
 ENOUGH, DROP = 0.3, 0.3  # accuracy of y and z at the start
@@ -59,6 +59,7 @@ class QuasiNewtonState(NamedTuple):
     pairs: CurvaturePairs
     control: Control
     solver: LowerSolution | None  # of a common lower level, between two exchanges
+    opening: Any = None  # of the method of the first rounds
 
 
 class LocalWork(NamedTuple):
@@ -69,15 +70,21 @@ class LocalWork(NamedTuple):
     z: Vector
     pairs: CurvaturePairs
     f_x: Vector
+    opening: Any = None  # directions of the method of the first rounds
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
 class QuasiNewton:
-    """The method as a stage; its only exchange is an exact average over all agents."""
+    """The method as a stage; its only exchange is an exact average over all agents.
+
+    The first rounds may belong to another method, the `opening`, whose direction of x is averaged.
+    """
 
     most_rows: Any  # of an agent
+    agents: Any  # number of agents
     tolerance: Any = 1e-5
+    opening: Opening | None = None
     batch: int = field(default=64, metadata={"static": True})
     lower_level: str = field(default="personal", metadata={"static": True})
     lower_levels = ("personal", "common", "none")
@@ -118,9 +125,15 @@ class QuasiNewton:
     def init(self, x: Tree, y: Tree) -> QuasiNewtonState:
         flat_x, flat_y = _flat(x), _flat_lower(x, y)
         pairs = no_pairs(DIRECTIONS, flat_y)
-        control = quasi_newton_control.begin_control(flat_x, self.most_rows)
+        is_common = self.lower_level == "common"
+        rows = quasi_newton_control.first_rows(
+            self.most_rows, self.agents, flat_x.size, flat_y.size, is_common
+        )
+        control = quasi_newton_control.begin_control(flat_x, rows)
         state = QuasiNewtonState(x, y, 0 * flat_y, pairs, control, None)
-        return state._replace(solver=self._begin(state) if self.lower_level == "common" else None)
+        state = state._replace(solver=self._begin(state) if is_common else None)
+        opening = None if self.opening is None else self.opening.init(x, y)
+        return state._replace(opening=opening)
 
     def estimate(
         self, problem: Objectives, state: QuasiNewtonState, t: Number, sample: Sample
@@ -133,24 +146,37 @@ class QuasiNewton:
         if state.solver is not None:
             question = state.solver
             given, f_x = lower_solver.answer(losses, task, question)
-            cost = lower_solver.cost_of(losses, question.phase)
+            calls = lower_solver.cost_of(losses, question.phase)
             message = jnp.append(given.vector, given.number)
             work = LocalWork(
                 message, _flat_lower(state.x, state.y), state.adjoint, state.pairs, f_x
             )
         else:
             solver = self._begin(state)
+            if self.opening is not None:
+                rests = self.opening.is_open(t)
+                phase = jnp.where(rests, FINISHED, solver.phase).astype(solver.phase.dtype)
+                solver = solver._replace(phase=phase)
             question = solver
-            solver, cost = solve_locally(losses, task, solver)
+            solver, calls = solve_locally(losses, task, solver)
             message = _message(_evaluation(solver, c))
             work = LocalWork(message, solver.y, solver.z, solver.pairs, solver.f_x)
         first_phase = UPPER if self.lower_level == "none" else GRADIENT
-        is_new = ((c.phase == START) | (c.phase == RESAMPLE)) & (question.phase == first_phase)
+        is_start = (c.phase == START) & (t == 0 if self.opening is not None else True)
+        is_new = (is_start | (c.phase == RESAMPLE)) & (question.phase == first_phase)
         parts = (problem.valid,) if self.lower_level == "none" else (problem.train, problem.valid)
         fresh = sum(
             jnp.minimum(c.rows, p.count) - jnp.minimum(c.rows_before, p.count) for p in parts
         )
-        return work, Cost(is_new * fresh, *cost)
+        cost = Cost(is_new * fresh, *calls)
+        if self.opening is None:
+            return work, cost
+        is_open = self.opening.is_open(t)
+        first_steps, opening_cost = self.opening.estimate(problem, state.opening, t, sample)
+        p = _flat(first_steps.directions.x)
+        message = jnp.where(is_open, jnp.pad(p, (0, work.message.size - p.size)), work.message)
+        work = work._replace(message=message, opening=first_steps)
+        return work, Cost(*select(is_open, opening_cost, cost))
 
     def outgoing(self, state: QuasiNewtonState, estimate: LocalWork, t: Number) -> Message:
         return Message(mean=estimate.message)
@@ -165,7 +191,8 @@ class QuasiNewton:
     ) -> QuasiNewtonState:
         mean = change.mean
         if state.solver is None:
-            return self._step(state, estimate, _from_message(mean))
+            after = self._step(state, estimate, _from_message(mean))
+            return after if self.opening is None else self._open(state, estimate, after, mean, t)
         answer = Answer(mean[:-1], mean[-1])
         task = _task_of(state.control, _flat(state.x))
         solver = state.solver._replace(f_x=estimate.f_x)
@@ -179,6 +206,34 @@ class QuasiNewton:
 
         is_finished = (solver.phase == FINISHED) & (state.control.phase != DONE)
         return run_if(is_finished, step, state)
+
+    def _open(
+        self,
+        state: QuasiNewtonState,
+        work: LocalWork,
+        after: QuasiNewtonState,
+        mean: Vector,
+        t: Any,
+    ) -> QuasiNewtonState:
+        """Return the state after a round of the opening, else `after`.
+
+        The start is evaluated in round 0. If the objective is larger behind the opening, or not a
+        number, quasi-Newton steps begin at the start.
+        """
+        assert self.opening is not None
+        to_x, opening = ravel_pytree(state.x)[1], state.opening
+        is_first, is_last = t == 0, t == self.opening.rounds + 1
+        mean_direction = to_x(mean[: _flat(state.x).size])
+        opened = self.opening.update(opening, work.opening, mean_direction, t)
+        value = _from_message(mean).value
+        is_worse = is_last & ~(value <= opening.first_value)
+        x, y = select(is_worse, opening.start, (opened.composed.x, opened.composed.y))
+        opened = opened._replace(first_value=jnp.where(is_first, value, opening.first_value))
+        is_open = self.opening.is_open(t)
+        opened = select(is_open, opened, opening._replace(first_value=opened.first_value))
+        moved = select(is_open | is_worse, (x, y), (state.x, state.y))
+        first = state._replace(x=moved[0], y=moved[1], opening=opened)
+        return select(is_open | is_first | is_worse, first, after)
 
     def _begin(self, state: QuasiNewtonState) -> LowerSolution:
         c = state.control
@@ -200,7 +255,7 @@ class QuasiNewton:
         )
         y, z = select(takes, (work.y, work.z), (y, state.adjoint))
         pairs = select(is_sound, work.pairs, state.pairs)
-        return QuasiNewtonState(to_x(x), to_y(y), z, pairs, control, state.solver)
+        return QuasiNewtonState(to_x(x), to_y(y), z, pairs, control, state.solver, state.opening)
 
 
 def _task_of(c: Control, x: Vector) -> LowerTask:
@@ -263,6 +318,7 @@ def _most_rows(context: ResolutionContext) -> ResolvedValue:
 
 
 most_rows = Deferred("_most_rows", _most_rows)  # of an agent of the network
+agents = Deferred("_agents", lambda context: ResolvedValue(context.agents, lasting=True))
 
 
 def _flat_lower(x: Tree, y: Tree) -> Vector:

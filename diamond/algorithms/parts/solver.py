@@ -12,11 +12,11 @@ from .communication import tracking
 from .composed import ComposedAlgorithm
 from .directions import penalty
 from .estimators import Average
-from .quasi_newton import QuasiNewton, most_rows
+from .opening import LAM, first_order_opening
+from .quasi_newton import QuasiNewton, agents, most_rows
 
 # Share of the whole decrease that one more step may gain at the end.
 TOLERANCES = {"rough": 1e-3, "normal": 1e-5, "exact": 1e-7}
-LAM = 20.0  # weight of the penalty, where the lower level is not solved for
 
 
 @pytrees.pytree
@@ -76,7 +76,10 @@ class Solver(LearnedSolver):
     def specialize(self, problem: Problem) -> Any:
         """Return the method for this problem."""
         if not self.obstacle_to(problem):
-            return QuasiNewton(most_rows, self.accuracy, self.batch, problem.lower_level)
+            level = problem.lower_level
+            has_minima = level == "personal" and problem.starts_at_random
+            opening = first_order_opening(self.batch) if has_minima else None
+            return QuasiNewton(most_rows, agents, self.accuracy, opening, self.batch, level)
         parts = {part.name: getattr(self, part.name) for part in fields(LearnedSolver)}
         return LearnedSolver(**parts).specialize(problem)
 
