@@ -39,6 +39,7 @@ class ProblemKind(NamedTuple):
     is_large: bool = False
     convex: bool = True
     streams: Mapping[str, Any] = MappingProxyType({})
+    starts_at_random: bool = False
 
 
 def describe_method(name: str, level: str | None = None) -> MethodRow:
