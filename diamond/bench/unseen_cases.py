@@ -46,7 +46,8 @@ def _layers(key: jax.Array) -> tuple[Any, Any]:
 )
 def network_below() -> tuple[Problem, Network]:
     train, valid, _ = digit_rows(5, coarse=True)
-    return Problem(_cross_entropy, _penalized, _layers, train, valid), network.ring(5)
+    problem = Problem(_cross_entropy, _penalized, _layers, train, valid, convex=False)
+    return problem, network.ring(5)
 
 
 @define_case("quadratic, lower level of condition 10,000, ring of 6", 1500, 8, "ring")

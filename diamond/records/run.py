@@ -67,8 +67,8 @@ class Run(RunData):
 
         Args:
             path: File to write; its ending defines the format.
-            along: Horizontal axis: "round", "samples", "bytes" or "seconds"; if the network has
-                links, also "network_seconds" or "joules".
+            along: Horizontal axis: "round", "samples", "calls" (gradients and products), "bytes" or
+                "seconds"; if the network has links, also "network_seconds" or "joules".
 
         Returns:
             The path of the file.
@@ -77,11 +77,13 @@ class Run(RunData):
         from .plot import plot_convergence
         from .run_saving import history_lines
 
-        if along not in self.history:
-            suggestion = did_you_mean(along, self.history)
+        if along not in (*self.history, "calls"):
+            suggestion = did_you_mean(along, [*self.history, "calls"])
             raise ValueError(f"along = {along!r} is no column of the history; {suggestion}")
         name = str(self.config.get("algorithm", {}).get("label", "run"))
-        stored = StoredRun(Path(path), {}, history_lines(self))
+        calls = lambda line: {"calls": sum(line[name] for name in ("gradients", "hvps", "jvps"))}
+        lines = [line | calls(line) if along == "calls" else line for line in history_lines(self)]
+        stored = StoredRun(Path(path), {}, lines)
         return plot_convergence({name: stored}, Path(path), repr(self)[1:-1], along)
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ import diamond
 from diamond.algorithms.parts.quasi_newton import QuasiNewton
 from diamond.algorithms.parts.solver import TOLERANCES
 from diamond.algorithms.solve import solve
-from diamond.auto.quasi_newton_control import first_rows
+from diamond.auto.quasi_newton_control import DONE, STUCK, first_rows
 from diamond.problem import Problem
 from diamond.schedules.deferred import specialize
 
@@ -207,6 +207,19 @@ def test_where_it_does_not_apply_steps_are_learned_and_the_reason_is_named():
     assert "is not strongly convex" in run.description
     run = diamond.solve(given, quantized, rounds=3)
     assert "because its channel quantized(8) changes messages" in run.description
+
+
+def test_the_message_names_a_lower_level_that_is_not_convex():
+    method = specialize(solve(), quad(), ring(4))
+    run = diamond.simulate(quad(noise=0.0), ring(4), solve(batch=4), 4, every=4)
+    ended = lambda is_bent: run.state._replace(
+        control=run.state.control._replace(
+            reason=jnp.full(4, STUCK), is_bent=jnp.full(4, is_bent), phase=jnp.full(4, DONE)
+        )
+    )
+    assert run.state.control.is_bent.max() == 0
+    assert "convex" not in method.describe_end(ended(0))
+    assert "if g is not convex in y, give convex=False" in method.describe_end(ended(1))
 
 
 def test_a_step_into_a_region_without_numbers_is_refused():

@@ -11,6 +11,7 @@ from diamond.auto import lower_solver
 from diamond.auto.curvature_pairs import no_pairs
 from diamond.auto.lower_solver import FINISHED, LowerTask
 from diamond.auto.sampled_losses import SampledLosses
+from diamond.problem import Problem
 
 INFINITE = jnp.asarray(jnp.inf)
 
@@ -113,6 +114,19 @@ def test_a_probe_measures_the_curvature_of_the_objective():
     np.testing.assert_allclose(probed.curvature, expected, rtol=1e-6)
     shift = np.linalg.norm(losses.response(x, solved.y, d))
     np.testing.assert_allclose(probed.shift, shift, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("curvature", "is_bent"), [(0.5, 0), (-0.5, 1)])
+def test_negative_curvature_is_noticed(curvature, is_bent):
+    rows = [{"a": np.ones(4)}]
+    curvatures = jnp.array([1.0, curvature])
+    upper = lambda x, y, r: jnp.mean(r["a"]) * jnp.sum((y - x) ** 2)
+    lower = lambda x, y, r: jnp.mean(r["a"]) * (jnp.sum(curvatures * y**2) + x @ y + jnp.sum(y**4))
+    problem = Problem(upper, lower, lambda key: (jnp.ones(2), jnp.zeros(2)), rows, rows)
+    losses, x, y = sampled(problem, 4, agent=0)
+    start = lower_solver.begin(task_at(x), y, y, no_pairs(20, y), has_lower=True)
+    solved, _ = lower_solver.solve_locally(losses, task_at(x), start)
+    assert solved.is_bent == is_bent
 
 
 def test_a_loss_that_is_not_a_number_ends_the_solution():

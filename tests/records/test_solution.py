@@ -356,3 +356,14 @@ def test_the_best_point_of_a_very_large_run_is_not_stored(monkeypatch):
     run = simulate(rounds=3)
     assert run.best is None and run.x is run.last_x
     assert "of which no second copy is stored, so x and y are of the last round" in run.message
+
+
+def test_a_plot_along_calls_adds_gradients_and_products(folder, monkeypatch):
+    drawn = {}
+    keep = lambda runs, path, *rest: drawn.update(lines=next(iter(runs.values())).lines) or path
+    monkeypatch.setattr("diamond.records.plot.plot_convergence", keep)
+    run = simulate(rounds=3)
+    run.plot(folder / "run.png", along="calls")
+    expected = sum(run.history[name] for name in ("gradients", "hvps", "jvps"))
+    np.testing.assert_array_equal([line["calls"] for line in drawn["lines"]], expected)
+    assert expected[-1] > 0

@@ -47,7 +47,7 @@ ENOUGH, DROP = 0.3, 0.3  # accuracy of y and z at the start
 VALUE_ERROR = 0.1  # of the decrease that is to be judged
 NEWTON_STEPS, FIRST_STEPS, FINE_STEPS = 2, 10, 4
 RELATIVE = 0.25 ** np.arange(MOST_REFINEMENTS + 1)  # exact at every agent, unlike a power
-EVALUATION_SIZE = 7
+EVALUATION_SIZE = 8
 
 
 class QuasiNewtonState(NamedTuple):
@@ -117,10 +117,10 @@ class QuasiNewton:
         c = jax.tree.map(lambda a: np.asarray(a)[0] if is_stacked else np.asarray(a), state.control)
         share = float(norm(c.u) / c.first_size) if c.first_size > 0 else 0.0
         gradient = f"the gradient is {share:.1g} of its start"
-        return {
-            CONVERGED: f"converged: {gradient}",
-            STUCK: f"stopped: no step decreases the upper loss any more; {gradient}",
-        }.get(int(c.reason), "")
+        stuck = f"stopped: no step decreases the upper loss any more; {gradient}"
+        if c.is_bent:
+            stuck += "; g_yy is not positive definite: if g is not convex in y, give convex=False"
+        return {CONVERGED: f"converged: {gradient}", STUCK: stuck}.get(int(c.reason), "")
 
     def init(self, x: Tree, y: Tree) -> QuasiNewtonState:
         flat_x, flat_y = _flat(x), _flat_lower(x, y)
@@ -291,6 +291,7 @@ def _evaluation(s: LowerSolution, c: Control) -> EvaluatedPoint:
         correction=jnp.abs(correction),
         curvature=s.curvature,
         shift=s.shift,
+        is_bent=s.is_bent,
     )
 
 
