@@ -70,15 +70,7 @@ class Opening:
     def estimate(
         self, problem: Objectives, state: OpeningState, t: Number, sample: Sample
     ) -> tuple[OpeningWork, Cost]:
-        """Return the directions of this round, or zeros outside the opening."""
-        work = lambda: self._estimate(problem, state, t, sample)
-        nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(work))
-        result: tuple[OpeningWork, Cost] = jax.lax.cond(self.is_open(t), work, lambda: nothing)
-        return result
-
-    def _estimate(
-        self, problem: Objectives, state: OpeningState, t: Number, sample: Sample
-    ) -> tuple[OpeningWork, Cost]:
+        """Return the directions of this round."""
         (directions, _), cost = self.method.stages[0].estimate(problem, state.composed, t, sample)
         point = state.composed.x, state.composed.y
         rule = CurvatureRule((1.0, 1.0), moves_x=True, needs_z=False, carries_z=False)

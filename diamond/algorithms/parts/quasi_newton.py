@@ -138,6 +138,34 @@ class QuasiNewton:
     def estimate(
         self, problem: Objectives, state: QuasiNewtonState, t: Number, sample: Sample
     ) -> tuple[LocalWork, Cost]:
+        if self.opening is None:
+            return self._evaluate(problem, state, jnp.bool_(True))
+        opening = self.opening
+        size = _flat(state.x).size + EVALUATION_SIZE
+        first_steps = lambda: opening.estimate(problem, state.opening, t, sample)
+        none = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(first_steps)[0])
+
+        def open_round() -> tuple[LocalWork, Cost]:
+            steps, cost = first_steps()
+            p = _flat(steps.directions.x)
+            y, message = _flat(state.y), jnp.pad(p, (0, size - p.size))
+            work = LocalWork(message, y, state.adjoint, state.pairs, 0 * p, steps)
+            return work, Cost(*(jnp.asarray(n, jnp.int32) for n in cost))
+
+        def evaluate() -> tuple[LocalWork, Cost]:
+            work, cost = self._evaluate(problem, state, t == 0)
+            return work._replace(opening=none), cost
+
+        result: tuple[LocalWork, Cost] = jax.lax.cond(opening.is_open(t), open_round, evaluate)
+        return result
+
+    def _evaluate(
+        self, problem: Objectives, state: QuasiNewtonState, counts_start: jax.Array
+    ) -> tuple[LocalWork, Cost]:
+        """Evaluate a point, or answer one question of a common lower level.
+
+        `counts_start`: whether the rows of a first evaluation are new.
+        """
         c = state.control
         _, to_x = ravel_pytree(state.x)
         _, to_y = ravel_pytree(state.y)
@@ -152,31 +180,18 @@ class QuasiNewton:
                 message, _flat_lower(state.x, state.y), state.adjoint, state.pairs, f_x
             )
         else:
-            solver = self._begin(state)
-            if self.opening is not None:
-                rests = self.opening.is_open(t)
-                phase = jnp.where(rests, FINISHED, solver.phase).astype(solver.phase.dtype)
-                solver = solver._replace(phase=phase)
-            question = solver
-            solver, calls = solve_locally(losses, task, solver)
+            question = self._begin(state)
+            solver, calls = solve_locally(losses, task, question)
             message = _message(_evaluation(solver, c))
             work = LocalWork(message, solver.y, solver.z, solver.pairs, solver.f_x)
         first_phase = UPPER if self.lower_level == "none" else GRADIENT
-        is_start = (c.phase == START) & (t == 0 if self.opening is not None else True)
+        is_start = (c.phase == START) & counts_start
         is_new = (is_start | (c.phase == RESAMPLE)) & (question.phase == first_phase)
         parts = (problem.valid,) if self.lower_level == "none" else (problem.train, problem.valid)
         fresh = sum(
             jnp.minimum(c.rows, p.count) - jnp.minimum(c.rows_before, p.count) for p in parts
         )
-        cost = Cost(is_new * fresh, *calls)
-        if self.opening is None:
-            return work, cost
-        is_open = self.opening.is_open(t)
-        first_steps, opening_cost = self.opening.estimate(problem, state.opening, t, sample)
-        p = _flat(first_steps.directions.x)
-        message = jnp.where(is_open, jnp.pad(p, (0, work.message.size - p.size)), work.message)
-        work = work._replace(message=message, opening=first_steps)
-        return work, Cost(*select(is_open, opening_cost, cost))
+        return work, Cost(is_new * fresh, *calls)
 
     def outgoing(self, state: QuasiNewtonState, estimate: LocalWork, t: Number) -> Message:
         return Message(mean=estimate.message)
@@ -191,8 +206,12 @@ class QuasiNewton:
     ) -> QuasiNewtonState:
         mean = change.mean
         if state.solver is None:
-            after = self._step(state, estimate, _from_message(mean))
-            return after if self.opening is None else self._open(state, estimate, after, mean, t)
+            accept = lambda: self._step(state, estimate, _from_message(mean))
+            if self.opening is None:
+                return accept()
+            first_step = lambda: self._open(state, estimate, mean, t)
+            close = lambda: self._close(state, accept(), mean, t)
+            return jax.lax.cond(self.opening.is_open(t), first_step, close)
         answer = Answer(mean[:-1], mean[-1])
         task = _task_of(state.control, _flat(state.x))
         solver = state.solver._replace(f_x=estimate.f_x)
@@ -208,32 +227,29 @@ class QuasiNewton:
         return run_if(is_finished, step, state)
 
     def _open(
-        self,
-        state: QuasiNewtonState,
-        work: LocalWork,
-        after: QuasiNewtonState,
-        mean: Vector,
-        t: Any,
+        self, state: QuasiNewtonState, work: LocalWork, mean: Vector, t: Number
     ) -> QuasiNewtonState:
-        """Return the state after a round of the opening, else `after`.
+        """Return the state after a round of the opening."""
+        assert self.opening is not None
+        flat_x, to_x = ravel_pytree(state.x)
+        opened = self.opening.update(state.opening, work.opening, to_x(mean[: flat_x.size]), t)
+        return state._replace(x=opened.composed.x, y=opened.composed.y, opening=opened)
+
+    def _close(
+        self, state: QuasiNewtonState, after: QuasiNewtonState, mean: Vector, t: Number
+    ) -> QuasiNewtonState:
+        """Return the state before or behind the opening; `after` has made its step.
 
         The start is evaluated in round 0. If the objective is larger behind the opening, or not a
         number, quasi-Newton steps begin at the start.
         """
         assert self.opening is not None
-        to_x, opening = ravel_pytree(state.x)[1], state.opening
-        is_first, is_last = t == 0, t == self.opening.rounds + 1
-        mean_direction = to_x(mean[: _flat(state.x).size])
-        opened = self.opening.update(opening, work.opening, mean_direction, t)
-        value = _from_message(mean).value
-        is_worse = is_last & ~(value <= opening.first_value)
-        x, y = select(is_worse, opening.start, (opened.composed.x, opened.composed.y))
-        opened = opened._replace(first_value=jnp.where(is_first, value, opening.first_value))
-        is_open = self.opening.is_open(t)
-        opened = select(is_open, opened, opening._replace(first_value=opened.first_value))
-        moved = select(is_open | is_worse, (x, y), (state.x, state.y))
-        first = state._replace(x=moved[0], y=moved[1], opening=opened)
-        return select(is_open | is_first | is_worse, first, after)
+        opening, value, is_first = state.opening, _from_message(mean).value, t == 0
+        is_worse = (t == self.opening.rounds + 1) & ~(value <= opening.first_value)
+        opened = opening._replace(first_value=jnp.where(is_first, value, opening.first_value))
+        x, y = select(is_worse, opening.start, (state.x, state.y))
+        before = state._replace(x=x, y=y, opening=opened)
+        return select(is_first | is_worse, before, after)
 
     def _begin(self, state: QuasiNewtonState) -> LowerSolution:
         c = state.control
