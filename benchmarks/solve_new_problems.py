@@ -242,8 +242,10 @@ def no_lower_level(d: Drawer) -> Draw:
         return {"a": a, "t": t, "b": d.response("square", clean)}
 
     def upper(x: Any, rows: Any) -> jax.Array:
-        saturated = x["size"][0] * jnp.tanh(rows["a"] @ x["rate"])
-        score = jnp.exp(-rows["t"] * jnp.exp(x["rate"])) @ x["size"] if is_decay else saturated
+        if is_decay:
+            score = jnp.exp(-rows["t"] * jnp.exp(x["rate"])) @ x["size"]
+        else:
+            score = x["size"][0] * jnp.tanh(rows["a"] @ x["rate"])
         return jnp.mean(LOSSES["Huber"](score, rows["b"]))
 
     rate = np.array([-1.0, 0.0, 1.0]) if is_decay else 0.1 * truth

@@ -136,6 +136,8 @@ def _time_rounds(run: SingleDriver, rounds: int) -> _RoundCost:
         count = min(count, rounds - run.t)
         before = run.t, run.seconds
         run.progress, (failed,) = run.run_rounds(run.t + count)
+        if run.t == before[0] and failed is None:  # the method has ended
+            break
         elapsed = run.seconds - before[1]
         chunks.append(elapsed / max(run.t - before[0], 1))
         if failed is not None:

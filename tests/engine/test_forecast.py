@@ -66,3 +66,10 @@ def test_a_forecast_times_warm_rounds_and_states_one_rate(monkeypatch):
 def test_a_forecast_of_no_rounds_is_one_evaluation():
     estimate = forecast(quad(), ring(4), solve(batch=4, steps="learned"), 0)
     assert estimate.rounds_per_second == estimate.samples == estimate.bytes == 0
+
+
+def test_a_forecast_ends_although_the_method_ends_before_the_last_round():
+    inputs = quad(noise=0.0), ring(4), solve(batch=4)
+    made = diamond.simulate(*inputs, 500, every=500).rounds
+    estimate = forecast(*inputs, 500, every=500)
+    assert made < 500 and estimate.rounds_per_second > 0
