@@ -62,7 +62,8 @@ def test_advice_follows_the_standings_of_what_is_kept():
     written = {
         name: [standing._asdict() for standing in rows] for name, rows in load_standings().items()
     }
-    assert written == {name: ranked[name] for name in written} and written.keys() == results.keys()
+    assert written == {name: ranked[name] for name in written}
+    assert written.keys() == results.keys() - {"unseen"}  # these only evaluate `solve`
     (gt_sgd,) = [standing for standing in written["personal"] if standing["method"] == "gt_sgd"]
     rows = [r for r in results["personal"]["costs"]["untuned"] if r["method"] == "gt_sgd"]
     assert (
