@@ -291,7 +291,7 @@ def _task_of(c: Control, x: Vector) -> LowerTask:
         drop=jnp.where(is_start, DROP, drop),
         newton_steps=steps,
         relative=relative,
-        value_error=jnp.where(is_start, jnp.inf, value_error * decrease),
+        value_error=jnp.where(is_start | (c.radius == 0), jnp.inf, value_error * decrease),
     )
 
 
