@@ -38,7 +38,7 @@ OVERSHOOT = 0.5  # largest slope behind the minimum of a line, relative to the s
 CHANGE = 0.25  # change of the hypergradient by more work on z that is small enough
 Z_SOLUTIONS = 4  # most solutions for z
 Z_START, Z_END, Z_TOLERANCE = 0.1, 0.2, 0.01  # residuals of z: to begin, to end, to reach
-BENT = 1e-3  # cosine of a direction and its product: negative curvature beyond rounding
+NEGATIVE = 1e-3  # cosine of a direction and its product: negative curvature beyond rounding
 EXTRA_STEPS = 6  # of Newton, until the value is accurate
 
 # Phases, by the derivative that is asked for.
@@ -96,7 +96,7 @@ class LowerSolution(NamedTuple):
     z_solutions: jax.Array
     curvature: jax.Array  # of the objective along the direction of a probe
     shift: jax.Array  # change of g_y along it
-    is_bent: jax.Array  # 1 if g_yy has a direction of negative curvature, else 0
+    has_negative_curvature: jax.Array  # 1 if g_yy has a direction of negative curvature, else 0
 
 
 class Answer(NamedTuple):
@@ -196,7 +196,7 @@ def advance(task: LowerTask, s: LowerSolution, answer: Answer) -> LowerSolution:
     has_curvature = 0.5 * eps * along**2 <= linear.value * curvature
     has_curvature = (curvature > 0) & ((linear.products == 0) | has_curvature)
     works = is_product & has_curvature & jnp.all(jnp.isfinite(of_y))
-    is_bent = is_product & (curvature < -BENT * norm(direction) * norm(of_y))
+    has_negative_curvature = is_product & (curvature < -NEGATIVE * norm(direction) * norm(of_y))
     length = jnp.where(works, along / jnp.where(works, curvature, 1), 0)
     gain = 0.5 * length * along
     value = linear.value + gain
@@ -301,7 +301,7 @@ def advance(task: LowerTask, s: LowerSolution, answer: Answer) -> LowerSolution:
         z_solutions=z_solutions,
         curvature=jnp.where(is_curvature, answer.number, s.curvature),
         shift=jnp.where(is_response, norm(of_y), s.shift),
-        is_bent=jnp.where(is_bent, 1, s.is_bent),
+        has_negative_curvature=jnp.where(has_negative_curvature, 1, s.has_negative_curvature),
     )
 
 

@@ -54,7 +54,7 @@ class EvaluatedPoint(NamedTuple):
     correction: jax.Array  # mean |z' g_y|
     curvature: jax.Array  # of a probe
     shift: jax.Array  # change of g_y along the direction, of a probe
-    is_bent: jax.Array  # share of the agents that met negative curvature of g
+    has_negative_curvature: jax.Array  # share of the agents that met negative curvature of g
 
 
 class Control(NamedTuple):
@@ -84,7 +84,7 @@ class Control(NamedTuple):
     first_size: jax.Array  # ||u|| at the start
     largest_size: jax.Array  # largest ||u||
     reason: jax.Array  # of the end
-    is_bent: jax.Array  # whether an agent met negative curvature of g on all rows
+    has_negative_curvature: jax.Array  # whether an agent met negative curvature of g on all rows
 
 
 def first_rows(
@@ -129,7 +129,7 @@ def begin_control(x: Vector, rows: jax.Array) -> Control:
         first_size=zero,
         largest_size=zero,
         reason=count,
-        is_bent=count,
+        has_negative_curvature=count,
     )
 
 
@@ -283,7 +283,8 @@ def advance_control(
         first_size=jnp.where(is_start, size, c.first_size),
         largest_size=largest_size,
         reason=reason,
-        is_bent=c.is_bent | (is_last & (evaluation.is_bent > 0)),
+        has_negative_curvature=c.has_negative_curvature
+        | (is_last & (evaluation.has_negative_curvature > 0)),
     )
     after = jax.tree.map(lambda new, old: new.astype(old.dtype), after, c)
     return after, jnp.where(accepts, x + step, x), takes, is_finite & ~is_degenerate

@@ -212,12 +212,14 @@ def test_where_it_does_not_apply_steps_are_learned_and_the_reason_is_named():
 def test_the_message_names_a_lower_level_that_is_not_convex():
     method = specialize(solve(), quad(), ring(4))
     run = diamond.simulate(quad(noise=0.0), ring(4), solve(batch=4), 4, every=4)
-    ended = lambda is_bent: run.state._replace(
+    ended = lambda is_met: run.state._replace(
         control=run.state.control._replace(
-            reason=jnp.full(4, STUCK), is_bent=jnp.full(4, is_bent), phase=jnp.full(4, DONE)
+            reason=jnp.full(4, STUCK),
+            has_negative_curvature=jnp.full(4, is_met),
+            phase=jnp.full(4, DONE),
         )
     )
-    assert run.state.control.is_bent.max() == 0
+    assert run.state.control.has_negative_curvature.max() == 0
     assert "convex" not in method.describe_end(ended(0))
     assert "if g is not convex in y, give convex=False" in method.describe_end(ended(1))
 

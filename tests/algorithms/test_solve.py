@@ -115,6 +115,8 @@ def test_steps_are_shortened_where_x_swings():
     assert propose_step(scalars, inputs).shortening == pytest.approx(1.5 * 1.3)
     assert propose_step(scalars, inputs._replace(tracker=-one)).shortening == 1.5
     assert propose_step(scalars, inputs._replace(t=2)).shortening == pytest.approx(3**0.5)
+    longest = scalars._replace(shortening=jnp.array(7.9)), inputs._replace(t=10_000)
+    assert propose_step(*longest).shortening == 8
 
 
 def test_local_work_solves_the_lower_level():

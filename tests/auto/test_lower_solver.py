@@ -116,8 +116,8 @@ def test_a_probe_measures_the_curvature_of_the_objective():
     np.testing.assert_allclose(probed.shift, shift, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("curvature", "is_bent"), [(0.5, 0), (-0.5, 1)])
-def test_negative_curvature_is_noticed(curvature, is_bent):
+@pytest.mark.parametrize(("curvature", "has_negative_curvature"), [(0.5, 0), (-0.5, 1)])
+def test_negative_curvature_is_noticed(curvature, has_negative_curvature):
     rows = [{"a": np.ones(4)}]
     curvatures = jnp.array([1.0, curvature])
     upper = lambda x, y, r: jnp.mean(r["a"]) * jnp.sum((y - x) ** 2)
@@ -126,7 +126,7 @@ def test_negative_curvature_is_noticed(curvature, is_bent):
     losses, x, y = sampled(problem, 4, agent=0)
     start = lower_solver.begin(task_at(x), y, y, no_pairs(20, y), has_lower=True)
     solved, _ = lower_solver.solve_locally(losses, task_at(x), start)
-    assert solved.is_bent == is_bent
+    assert solved.has_negative_curvature == has_negative_curvature
 
 
 def test_a_loss_that_is_not_a_number_ends_the_solution():

@@ -40,7 +40,7 @@ from ...interface.round_interface import Message
 from ...problem import Objectives
 from ...schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue
 from ...schedules.step_schedules import Number
-from .opening import Opening
+from .opening import Opening, OpeningState, OpeningWork
 
 DIRECTIONS = 20  # saved directions of conjugate gradients
 ENOUGH, DROP = 0.3, 0.3  # accuracy of y and z at the start
@@ -59,7 +59,7 @@ class QuasiNewtonState(NamedTuple):
     pairs: CurvaturePairs
     control: Control
     solver: LowerSolution | None  # of a common lower level, between two exchanges
-    opening: Any = None  # of the method of the first rounds
+    opening: OpeningState | None = None  # of the method of the first rounds
 
 
 class LocalWork(NamedTuple):
@@ -70,7 +70,7 @@ class LocalWork(NamedTuple):
     z: Vector
     pairs: CurvaturePairs
     f_x: Vector
-    opening: Any = None  # directions of the method of the first rounds
+    opening: OpeningWork | None = None
 
 
 @pytrees.pytree
@@ -118,7 +118,7 @@ class QuasiNewton:
         share = float(norm(c.u) / c.first_size) if c.first_size > 0 else 0.0
         gradient = f"the gradient is {share:.1g} of its start"
         stuck = f"stopped: no step decreases the upper loss any more; {gradient}"
-        if c.is_bent:
+        if c.has_negative_curvature:
             stuck += "; g_yy is not positive definite: if g is not convex in y, give convex=False"
         return {CONVERGED: f"converged: {gradient}", STUCK: stuck}.get(int(c.reason), "")
 
@@ -140,9 +140,10 @@ class QuasiNewton:
     ) -> tuple[LocalWork, Cost]:
         if self.opening is None:
             return self._evaluate(problem, state, jnp.bool_(True))
-        opening = self.opening
+        opening, opening_state = self.opening, state.opening
+        assert opening_state
         size = _flat(state.x).size + EVALUATION_SIZE
-        first_steps = lambda: opening.estimate(problem, state.opening, t, sample)
+        first_steps = lambda: opening.estimate(problem, opening_state, t, sample)
         none = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(first_steps)[0])
 
         def open_round() -> tuple[LocalWork, Cost]:
@@ -230,7 +231,7 @@ class QuasiNewton:
         self, state: QuasiNewtonState, work: LocalWork, mean: Vector, t: Number
     ) -> QuasiNewtonState:
         """Return the state after a round of the opening."""
-        assert self.opening is not None
+        assert self.opening and state.opening and work.opening
         flat_x, to_x = ravel_pytree(state.x)
         opened = self.opening.update(state.opening, work.opening, to_x(mean[: flat_x.size]), t)
         return state._replace(x=opened.composed.x, y=opened.composed.y, opening=opened)
@@ -243,7 +244,7 @@ class QuasiNewton:
         The start is evaluated in round 0. If the objective is larger behind the opening, or not a
         number, quasi-Newton steps begin at the start.
         """
-        assert self.opening is not None
+        assert self.opening and state.opening
         opening, value, is_first = state.opening, _from_message(mean).value, t == 0
         is_worse = (t == self.opening.rounds + 1) & ~(value <= opening.first_value)
         opened = opening._replace(first_value=jnp.where(is_first, value, opening.first_value))
@@ -307,7 +308,7 @@ def _evaluation(s: LowerSolution, c: Control) -> EvaluatedPoint:
         correction=jnp.abs(correction),
         curvature=s.curvature,
         shift=s.shift,
-        is_bent=s.is_bent,
+        has_negative_curvature=s.has_negative_curvature,
     )
 
 
