@@ -5,7 +5,7 @@ level the agent answers itself; for a common one the answer is the mean over all
 exchange each.
 
     y   inexact Newton steps, by conjugate gradients and a line search on the slope of g
-    z   conjugate gradients with the same matrix, until the hypergradient no longer changes
+    z   conjugate gradients with the same matrix, until the hypergradient is accurate
 
 Conjugate gradients stop where another step would add little to the value of the quadratic model
 (Nash and Sofer, 1990): a test of the residual would stop in the steep directions, while x lives in
@@ -35,9 +35,9 @@ from .sampled_losses import SampledLosses, Vector
 PRODUCTS = 200  # most products of one solution
 SEARCHES = 20  # most gradients of a line search
 OVERSHOOT = 0.5  # largest slope behind the minimum of a line, relative to the slope at its start
-CHANGE = 0.25  # change of the hypergradient by more work on z that is small enough
 Z_SOLUTIONS = 4  # most solutions for z
-Z_START, Z_END, Z_TOLERANCE = 0.1, 0.2, 0.01  # residuals of z: to begin, to end, to reach
+Z_END = 0.2  # largest residual of z, relative to f_y
+Z_START, Z_REACHED = 0.5, 0.05  # residuals of z to begin and to reach, relative to the largest
 NEGATIVE = 1e-3  # cosine of a direction and its product: negative curvature beyond rounding
 EXTRA_STEPS = 6  # of Newton, until the value is accurate
 
@@ -56,6 +56,7 @@ class LowerTask(NamedTuple):
     drop: jax.Array  # factor to which Newton's steps reduce ||g_y||
     newton_steps: jax.Array
     relative: jax.Array  # factor of all tolerances of z
+    residual: jax.Array  # of z, relative to f_y, that an accurate hypergradient needs
     value_error: jax.Array  # largest |z' g_y|; infinite where no values are compared
 
 
@@ -216,13 +217,10 @@ def advance(task: LowerTask, s: LowerSolution, answer: Answer) -> LowerSolution:
     left = norm(residual)
     asks_residual = is_upper & jnp.any(s.z != 0)
     z_solutions = s.z_solutions + is_cross
-    change = norm(hypergradient - s.hypergradient)
-    is_settled = (z_solutions > 1) & (change <= CHANGE * task.relative * norm(hypergradient))
-    is_settled |= (left <= Z_END * task.relative * size_f) | (z_solutions >= Z_SOLUTIONS)
+    enough = jnp.minimum(Z_END, task.residual) * task.relative * size_f
+    is_settled = (left <= enough) | (z_solutions >= Z_SOLUTIONS)
     begins_adjoint = (is_upper & ~asks_residual) | is_residual | (is_cross & ~is_settled)
-    z_tolerance = jnp.where(
-        left > Z_START * task.relative * size_f, Z_TOLERANCE * task.relative * size_f / left, 2.0
-    )
+    z_tolerance = jnp.where(left > Z_START * enough, Z_REACHED * enough / left, 2.0)
 
     # The next right-hand side, of unit length, and one application of the preconditioner.
     begins = begins_newton | begins_adjoint

@@ -6,8 +6,9 @@ accepted if the objective decreases, measured by
     L = f(x, y) - z' g_y(x, y),
 
 whose error is the product of the errors of y and z, so that rough y and z suffice to compare two
-points. Where the change is below rounding, slopes are compared instead. If no step is accepted,
-the accuracy of y and z is raised, and the point is evaluated again.
+points. A change below rounding is taken from the slopes at both ends instead; so that slopes can be
+trusted, the error of z stays small beside the gradient. If no step is accepted, the accuracy of y
+and z is raised, and the point is evaluated again.
 
 The sample holds the first n rows of each agent. n doubles when the gradient is no larger than its
 change at the last doubling; before the first step, until doubling changes the gradient by at most
@@ -35,6 +36,7 @@ MOST_REFINEMENTS = 5
 FLAT_STEPS = 50  # most steps in a row whose decrease is below rounding
 STEPS_PER_SAMPLE = 6  # most accepted steps before the sample doubles
 STEEPER = 10.0  # largest slope behind a step, relative to that before
+ROUNDING = 4.0  # changes of values below so many units of rounding are taken from slopes
 SUFFICIENT = 1e-4  # smallest decrease, relative to that of the linear model
 FORGET, SMALLEST = 0.8, 1e-4  # decay of the largest gradients, and the smallest scale
 
@@ -55,6 +57,7 @@ class EvaluatedPoint(NamedTuple):
     curvature: jax.Array  # of a probe
     shift: jax.Array  # change of g_y along the direction, of a probe
     has_negative_curvature: jax.Array  # share of the agents that met negative curvature of g
+    cross: jax.Array  # mean ||g_xy z||
 
 
 class Control(NamedTuple):
@@ -85,6 +88,7 @@ class Control(NamedTuple):
     largest_size: jax.Array  # largest ||u||
     reason: jax.Array  # of the end
     has_negative_curvature: jax.Array  # whether an agent met negative curvature of g on all rows
+    cross: jax.Array  # mean ||g_xy z|| at x
 
 
 def first_rows(
@@ -130,6 +134,7 @@ def begin_control(x: Vector, rows: jax.Array) -> Control:
         largest_size=zero,
         reason=count,
         has_negative_curvature=count,
+        cross=zero,
     )
 
 
@@ -152,16 +157,14 @@ def advance_control(
     is_start, is_probe, is_refresh = c.phase == START, c.phase == PROBE, c.phase == REFRESH
     is_trial, is_resample = c.phase == TRIAL, c.phase == RESAMPLE
     slope = dot(c.u, c.d)
-    rise = value - c.value
+    is_rounding = jnp.abs(value - c.value) <= ROUNDING * eps * evaluation.magnitude
+    by_slopes = jnp.where(is_trial, c.share * (slope + evaluation.slope) / 2, 0)
+    rise = jnp.where(is_rounding, by_slopes, value - c.value)
 
     # Accept or refuse.
-    decreases = rise <= SUFFICIENT * c.share * slope
-    decreases &= evaluation.correction <= 0.5 * jnp.abs(rise)
-    is_rounding = jnp.abs(rise) <= 4 * eps * evaluation.magnitude
-    is_flatter = is_rounding & (evaluation.slope <= -0.8 * slope)
     is_finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(h))
-    is_good = is_finite & (slope < 0)
-    is_good &= decreases | is_flatter
+    is_good = is_finite & (slope < 0) & (rise <= SUFFICIENT * c.share * slope)
+    is_good &= evaluation.correction <= 0.5 * jnp.abs(rise)
     # A much steeper slope behind a step comes from a degenerate sample.
     is_good &= jnp.abs(evaluation.slope) <= STEEPER * jnp.abs(slope)
     accepts, refuses = is_trial & is_good, is_trial & ~is_good
@@ -219,7 +222,7 @@ def advance_control(
 
     u = jnp.where(takes, h, c.u)
     new_value = jnp.where(takes, value, c.value)
-    decrease = jnp.where(accepts, jnp.maximum(c.value - value, 0), 0)
+    decrease = jnp.where(accepts, -rise, 0)
     is_new = is_resample & (jnp.abs(rise) > c.total)  # the smaller sample says nothing
     total = jnp.where(is_new, 0, c.total + decrease)
     largest_size = jnp.where(takes, jnp.maximum(c.largest_size, size), c.largest_size)
@@ -236,9 +239,10 @@ def advance_control(
     direction = jnp.where(is_downhill, direction, -u)
     has_pairs = jnp.any(pairs.images[-1] != 0)
 
-    # The end: neither the last step nor the next one decreases the objective by much.
-    gain = jnp.maximum(-dot(direction, u) / 2, decrease)
-    is_small = (gain <= tolerance * total) & (size <= jnp.sqrt(tolerance) * largest_size)
+    # The end: the next step gains little; the last one gained little too, or far more than it.
+    gain, little = -dot(direction, u) / 2, tolerance * total
+    is_small = (gain <= little) & ((decrease <= little) | (gain <= 0.1 * decrease))
+    is_small &= size <= jnp.sqrt(tolerance) * largest_size
     converges = takes & is_last & ((accepts & has_pairs & is_small) | (size == 0))
     is_stuck = (failures > FAILURES) | (flat_steps > FLAT_STEPS)
     reason = jnp.where(converges, CONVERGED, jnp.where(is_stuck, STUCK, RUNNING))
@@ -285,6 +289,7 @@ def advance_control(
         reason=reason,
         has_negative_curvature=c.has_negative_curvature
         | (is_last & (evaluation.has_negative_curvature > 0)),
+        cross=jnp.where(takes, evaluation.cross, c.cross),
     )
     after = jax.tree.map(lambda new, old: new.astype(old.dtype), after, c)
     return after, jnp.where(accepts, x + step, x), takes, is_finite & ~is_degenerate

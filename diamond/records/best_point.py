@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from ..core import pytrees
 from ..core.pytrees import Tree
 
 MOST_BYTES = 2**33  # of x and y of all agents: a second copy of larger ones is not stored
+ROUNDING = 2.0  # units of rounding by which equal losses differ
 SMALL_RISE = 1e-3  # of the whole decrease: a smaller rise is no worse
 PREFIX = ".best"  # prefix of the arrays in a checkpoint
 
@@ -16,7 +18,7 @@ PREFIX = ".best"  # prefix of the arrays in a checkpoint
 class BestPoint(NamedTuple):
     """Best point: the smallest finite `upper_loss`, at the mean of x; of equals, the later one.
 
-    x and y are those of all agents, agents first. A run that rolled back may have passed its best
+    Losses that differ by rounding are equal. x and y are those of all agents, agents first. A run that rolled back may have passed its best
     point in the rounds that it discarded.
     """
 
@@ -36,9 +38,11 @@ def better_point(
     Nothing is copied, since x and y are never modified.
     """
     value = entry.get("upper_loss", np.nan)
-    if not np.isfinite(value) or (best is not None and best.upper_loss < value):
+    if not np.isfinite(value):
         return best
-    return BestPoint(int(entry["round"]), value, *point())
+    least = value if best is None else min(best.upper_loss, value)
+    rounding = ROUNDING * float(jnp.finfo(jnp.zeros(()).dtype).eps) * abs(value)
+    return best if value > least + rounding else BestPoint(int(entry["round"]), least, *point())
 
 
 def describe_answer(
@@ -57,7 +61,7 @@ def describe_answer(
     if best is None or loss is None:
         reason = reason or "the upper loss was never a number"
         return f"{reason}, so x and y are of the last round"
-    if best.upper_loss == loss:
+    if best.round == last["round"]:
         return ""
     answer = f"x and y are of round {best.round}, with an upper loss of {best.upper_loss:.4g}"
     if not np.isfinite(loss):

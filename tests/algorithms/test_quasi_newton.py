@@ -64,6 +64,56 @@ def test_units_do_not_matter(x_scale, y_scale, value):
         np.testing.assert_allclose(runs[1].costs[name], runs[0].costs[name], rtol=0.05)
 
 
+def penalties_in_float32(x=1.0, y=1.0, upper=1.0, lower=1.0, data=1.0, shift=0.0):
+    """Penalties of four logistic regressions, in these units, the upper loss shifted."""
+    random = np.random.default_rng(1)
+
+    def site():
+        a = random.normal(size=(60, 6))
+        b = 1.0 * (a[:, 0] - a[:, 1] + random.logistic(size=60) > 0)
+        return {"a": (data * a).astype(np.float32), "b": b.astype(np.float32)}
+
+    def loss(weights, rows):
+        margin = rows["a"] / data @ (weights / y)
+        return jnp.mean(jnp.logaddexp(0, margin) - rows["b"] * margin)
+
+    def f(penalties, weights, rows):
+        return upper * (loss(weights, rows) + 1e-3 * jnp.mean((penalties / x) ** 2)) + shift
+
+    def g(penalties, weights, rows):
+        return lower * (loss(weights, rows) + jnp.mean(jnp.exp(penalties / x) * (weights / y) ** 2))
+
+    start = jnp.zeros(6, jnp.float32)
+    parts = [[site() for _ in range(4)] for _ in range(2)]
+    return Problem(f, g, lambda key: (start, start), *parts)
+
+
+def solve_in_float32(**units):
+    run = diamond.solve(penalties_in_float32(**units), ring(4), every=1, measure="loss")
+    assert run.message.startswith("converged")
+    return run, sum(run.history[name][-1] for name in ("gradients", "hvps", "jvps"))
+
+
+@pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
+@pytest.mark.parametrize("name", ["x", "y", "upper", "lower", "data"])
+def test_units_do_not_matter_in_float32(name, unit):
+    """Units that are powers of two round nothing, so that every bit stays."""
+    (usual, calls), (other, other_calls) = solve_in_float32(), solve_in_float32(**{name: unit})
+    assert usual.x.dtype == np.float32 and other_calls == calls
+    np.testing.assert_array_equal(other.x / (unit if name == "x" else 1), usual.x)
+
+
+def test_the_end_does_not_hang_on_rounding():
+    """Below rounding, slopes replace values: also where all of the decrease is below it."""
+    (usual, calls), (shifted, shifted_calls) = solve_in_float32(), solve_in_float32(shift=1e4)
+    losses = usual.history["upper_loss"]
+    at_99 = np.argmax(losses <= losses[0] - 0.99 * (losses[0] - losses.min()))
+    costs = sum(usual.history[name] for name in ("gradients", "hvps", "jvps"))
+    assert calls < 2 * costs[at_99]
+    assert abs(shifted_calls - calls) <= 0.05 * calls
+    np.testing.assert_allclose(shifted.x, usual.x, atol=0.02)
+
+
 def check_random_problem(seed):
     """No accepted step raises the loss of its sample, so no run ends above its start."""
     problem, network = random_problem(seed)

@@ -342,6 +342,8 @@ def test_the_message_says_of_which_round_the_answer_is():
     assert message([3, 1, nan]).startswith(
         "the upper loss of round 2 is not a number; x and y are of"
     )
+    eps = float(jnp.finfo(jnp.zeros(()).dtype).eps)
+    assert message([1e4, 1e4 * (1 + eps)]) == ""  # equal up to rounding
     assert message([9, 1, 1.0001]) == "x and y are of round 1, where the upper loss is smallest"
     assert (
         message([nan, nan]) == "the upper loss was never a number, so x and y are of the last round"

@@ -45,9 +45,10 @@ from .opening import Opening, OpeningState, OpeningWork
 DIRECTIONS = 20  # saved directions of conjugate gradients
 ENOUGH, DROP = 0.3, 0.3  # accuracy of y and z at the start
 VALUE_ERROR = 0.1  # of the decrease that is to be judged
+GRADIENT_ERROR = 0.5  # of an agent's hypergradient, relative to the mean over all agents
 NEWTON_STEPS, FIRST_STEPS, FINE_STEPS = 2, 10, 4
 RELATIVE = 0.25 ** np.arange(MOST_REFINEMENTS + 1)  # exact at every agent, unlike a power
-EVALUATION_SIZE = 8
+EVALUATION_SIZE = 9
 
 
 class QuasiNewtonState(NamedTuple):
@@ -283,7 +284,7 @@ def _task_of(c: Control, x: Vector) -> LowerTask:
     steps = jnp.where(is_start, FIRST_STEPS, jnp.where(drop > 0.05, NEWTON_STEPS, FINE_STEPS))
     decrease = c.share * jnp.abs(dot(c.u, c.d))
     value_error = jnp.where(c.phase == RESAMPLE, 1.0, VALUE_ERROR)
-    size = norm(c.d)
+    size, cross = norm(c.d), jnp.where(c.cross > 0, c.cross, 1)
     return LowerTask(
         x=quasi_newton_control.point_of(c, x),
         direction=divide(c.d, jnp.where(size > 0, size, 1)),
@@ -292,6 +293,7 @@ def _task_of(c: Control, x: Vector) -> LowerTask:
         drop=jnp.where(is_start, DROP, drop),
         newton_steps=steps,
         relative=relative,
+        residual=jnp.where(c.cross > 0, GRADIENT_ERROR * norm(c.u) / cross, jnp.inf),
         value_error=jnp.where(is_start | (c.radius == 0), jnp.inf, value_error * decrease),
     )
 
@@ -309,6 +311,7 @@ def _evaluation(s: LowerSolution, c: Control) -> EvaluatedPoint:
         curvature=s.curvature,
         shift=s.shift,
         has_negative_curvature=s.has_negative_curvature,
+        cross=norm(s.hypergradient - s.f_x),
     )
 
 
