@@ -18,8 +18,8 @@ PREFIX = ".best"  # prefix of the arrays in a checkpoint
 class BestPoint(NamedTuple):
     """Best point: the smallest finite `upper_loss`, at the mean of x; of equals, the later one.
 
-    Losses that differ by rounding are equal. x and y are those of all agents, agents first. A run that rolled back may have passed its best
-    point in the rounds that it discarded.
+    Losses that differ by rounding are equal. x and y are those of all agents, agents first. A run
+    that rolled back may have passed its best point in the rounds that it discarded.
     """
 
     round: int
