@@ -94,6 +94,7 @@ class LowerSolution(NamedTuple):
     f_y: Vector
     residual: Vector  # f_y - g_yy z
     hypergradient: Vector  # f_x - g_xy z
+    cross: jax.Array  # ||g_xy z||
     z_solutions: jax.Array
     curvature: jax.Array  # of the objective along the direction of a probe
     shift: jax.Array  # change of g_y along it
@@ -121,7 +122,7 @@ def begin(
     none_x = 0 * task.x
     return LowerSolution(
         phase, y, z, pairs, linear, none, none, zero, count, count, zero, zero, none_x, none, none,
-        none_x, count, zero, zero, zero,
+        none_x, zero, count, zero, zero, zero,
     )  # fmt: skip
 
 
@@ -145,16 +146,21 @@ def answer(losses: SampledLosses, task: LowerTask, s: LowerSolution) -> tuple[An
     result = run_if(phase == CURVATURE, multiply_upper, result)
     if not has_lower:
         return result._replace(vector=jnp.where(phase == CROSS, pad(f_x), result.vector)), f_x
-    vector = result.vector
+    vector, number = result
     gradient = lambda: pad(losses.lower_gradient(x, y - s.share * s.move))
     vector = run_if((phase == GRADIENT) | (phase == LINE), gradient, vector)
     factor = jnp.where(phase == RESIDUAL, s.z, s.linear.p)
     product = lambda: pad(losses.product(x, y, factor))
     vector = run_if((phase == PRODUCT) | (phase == RESIDUAL), product, vector)
-    vector = run_if(phase == CROSS, lambda: pad(f_x - losses.cross_product(x, y, s.z)), vector)
+
+    def evaluate_hypergradient() -> Answer:
+        along_z = losses.cross_product(x, y, s.z)
+        return Answer(pad(f_x - along_z), norm(along_z))
+
+    vector, number = run_if(phase == CROSS, evaluate_hypergradient, Answer(vector, number))
     response = lambda: pad(losses.response(x, y, task.direction))
     vector = run_if(phase == RESPONSE, response, vector)
-    return result._replace(vector=vector), f_x
+    return Answer(vector, number), f_x
 
 
 def advance(task: LowerTask, s: LowerSolution, answer: Answer) -> LowerSolution:
@@ -296,6 +302,7 @@ def advance(task: LowerTask, s: LowerSolution, answer: Answer) -> LowerSolution:
         f_y=f_y,
         residual=residual,
         hypergradient=hypergradient,
+        cross=jnp.where(is_cross, answer.number, s.cross),
         z_solutions=z_solutions,
         curvature=jnp.where(is_curvature, answer.number, s.curvature),
         shift=jnp.where(is_response, norm(of_y), s.shift),

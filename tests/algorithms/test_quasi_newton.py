@@ -1,5 +1,6 @@
 """Quasi-Newton steps of `solve`: where they end, units, samples, costs, resuming."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -33,6 +34,16 @@ def test_it_ends_at_the_minimizer_of_every_kind_of_problem(level):
     assert losses[-1] <= losses.min() + 1e-9
     assert run.history["rows"][-1] == 12 and run.history["accepted"][-1] > 2
     np.testing.assert_array_equal(run.x, np.broadcast_to(run.x[0], run.x.shape))
+
+
+@pytest.mark.parametrize("level", ["personal", "common", "none"])
+def test_all_agents_hold_the_same_control(level):
+    """Else they would branch differently."""
+    given = quad(noise=0.3, lower_level=level)
+    for rounds in (3, 9, 21):
+        run = diamond.simulate(given, ring(4), solve(batch=4), rounds, every=rounds)
+        for leaf in jax.tree.leaves(run.state.control):
+            np.testing.assert_array_equal(leaf, np.broadcast_to(leaf[:1], leaf.shape))
 
 
 NETWORKS = {

@@ -311,7 +311,7 @@ def _evaluation(s: LowerSolution, c: Control) -> EvaluatedPoint:
         curvature=s.curvature,
         shift=s.shift,
         has_negative_curvature=s.has_negative_curvature,
-        cross=norm(s.hypergradient - s.f_x),
+        cross=s.cross,
     )
 
 
