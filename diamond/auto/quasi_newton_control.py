@@ -67,6 +67,8 @@ class Control(NamedTuple):
     rows: jax.Array  # rows of the sample
     rows_before: jax.Array  # of the previous sample; 0 for the first
     u: Vector  # hypergradient at x
+    size: jax.Array  # ||u||
+    relative_size: jax.Array  # relative to the start
     value: jax.Array  # L at x
     d: Vector  # direction
     correction: jax.Array  # mean |z' g_y| at x
@@ -113,6 +115,8 @@ def begin_control(x: Vector, rows: jax.Array) -> Control:
         rows=count + rows,
         rows_before=count,
         u=none,
+        size=zero,
+        relative_size=zero,
         value=zero,
         d=none,
         correction=zero,
@@ -170,13 +174,13 @@ def advance_control(
     accepts, refuses = is_trial & is_good, is_trial & ~is_good
     is_last = c.rows >= most_rows
     # More accurate solutions of a sample's lower level that differ by much are not those of it all.
-    is_degenerate = is_refresh & (c.failures > 0) & ~is_last & ~(norm(h) <= STEEPER * norm(c.u))
+    is_degenerate = is_refresh & (c.failures > 0) & ~is_last & ~(norm(h) <= STEEPER * c.size)
     is_broken = (is_resample | is_refresh) & ~is_finite
     takes = accepts | is_start | ((is_resample | is_refresh) & is_finite & ~is_degenerate)
 
     # The pair of the step, and the radius.
     step, turn = c.share * c.d, h - c.u
-    length, size, size_before = norm(step), norm(h), norm(c.u)
+    length, size, size_before = norm(step), norm(h), c.size
     bend = c.share * (evaluation.slope - slope)
     pairs = select(
         accepts & (bend > 1e-8 * length * norm(turn)), append(c.pairs, step, turn), c.pairs
@@ -220,7 +224,8 @@ def advance_control(
     grows &= ~is_last
     rows = jnp.where(grows, jnp.minimum(2 * c.rows, most_rows), c.rows)
 
-    u = jnp.where(takes, h, c.u)
+    u, new_size = jnp.where(takes, h, c.u), jnp.where(takes, size, c.size)
+    first_size = jnp.where(is_start, size, c.first_size)
     new_value = jnp.where(takes, value, c.value)
     decrease = jnp.where(accepts, -rise, 0)
     is_new = is_resample & (jnp.abs(rise) > c.total)  # the smaller sample says nothing
@@ -267,6 +272,8 @@ def advance_control(
         rows=rows,
         rows_before=jnp.where(grows, c.rows, c.rows_before),
         u=u,
+        size=new_size,
+        relative_size=divide(new_size, positive(first_size)),
         value=new_value,
         d=d,
         correction=correction,
@@ -284,7 +291,7 @@ def advance_control(
         accepted=c.accepted + accepts,
         refused=c.refused + refuses,
         total=total,
-        first_size=jnp.where(is_start, size, c.first_size),
+        first_size=first_size,
         largest_size=largest_size,
         reason=reason,
         has_negative_curvature=c.has_negative_curvature

@@ -19,6 +19,11 @@ def to_device(a: Any, dtype: Any = None) -> jax.Array:
     return jax.device_put(np.asarray(a, dtype))
 
 
+def default_dtype() -> np.dtype[Any]:
+    """Return the dtype of new arrays: float32, or float64 where JAX has it."""
+    return jax.dtypes.canonicalize_dtype(np.float64)
+
+
 def without_tensors(tree: Tree) -> Tree:
     """Return PyTorch tensors as numpy arrays, wherever they are; other leaves stay."""
 

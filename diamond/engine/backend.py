@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import jax
+import numpy as np
 from jax.sharding import NamedSharding
 
-from ..core import cost_counter
+from ..core import cost_counter, host_transfer
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..core.sampling import key
@@ -95,6 +96,8 @@ class SingleRunBackend(ABC):
         return after, [None if finite else int(after.t) - 1]
 
     def charge(self, progress: Progress, costs: Sequence[Cost], agents: int) -> Progress:
+        if not any(np.any(number) for number in costs[0]):
+            return progress
         counters = self.scatter(cost_counter.agent_counters(costs[0], agents))
         return progress._replace(spent=_added(progress.spent, counters))
 
@@ -104,7 +107,8 @@ class SingleRunBackend(ABC):
     def learned_step_sizes(self, algorithm: Any, state: Any) -> dict[str, Any]:
         if not hasattr(algorithm, "learned_values"):
             return {}
-        return {n: v[None] for n, v in self.gather(algorithm.learned_values(state)).items()}
+        columns = host_transfer.to_host(self.gather(algorithm.learned_values(state)))
+        return {name: values[None] for name, values in columns.items()}
 
     @abstractmethod
     def initial_run_progress(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:

@@ -56,11 +56,16 @@ class Mixing(Protocol):
     def mean(self, tree: pytrees.Tree) -> pytrees.Tree: ...
 
 
+@compile_program()  # one program, in place of one per operation
+def _initial_states(algorithm: Algorithm, x: pytrees.Tree, y: pytrees.Tree) -> State:
+    return jax.vmap(algorithm.init)(x, y)
+
+
 def initial_progress(
     algorithm: Algorithm, x: pytrees.Tree, y: pytrees.Tree, agents: int
 ) -> Progress:
     """Return all agents before round 0, at the same point."""
-    state = jax.vmap(algorithm.init)(*host_transfer.broadcast_to_agents((x, y), agents))
+    state = _initial_states(algorithm, *host_transfer.broadcast_to_agents((x, y), agents))
     return Progress(
         host_transfer.to_device(0, np.int32),
         state,
@@ -132,7 +137,7 @@ def estimate_gradients(
     problem: Objectives,
     state: State,
     t: Any,
-    sample: Sample,
+    sample: Sample | None,
     agent_indices: jax.Array | None = None,
     size: int | None = None,
     stage_index: int = 0,
@@ -142,9 +147,10 @@ def estimate_gradients(
     `agent_indices` are the agents' numbers, by default 0, 1, ...
     """
 
-    def estimate_one(agent: Any, i: Any, state: State, drawn: Sample) -> tuple[Estimate, Cost]:
+    def estimate_one(agent: Any, i: Any, state: State, drawn: Any) -> tuple[Estimate, Cost]:
         objectives = problem.for_agent(agent)
-        drawn = objectives.draw_batch(drawn._replace(bits=sample.bits))
+        if sample is not None:
+            drawn = objectives.draw_batch(drawn._replace(bits=sample.bits))
         return (
             select_agent_values(algorithm, i)
             .stages[stage_index]
@@ -152,9 +158,11 @@ def estimate_gradients(
         )
 
     agents = jnp.arange(problem.train.count.shape[0])
+    if getattr(algorithm.stages[stage_index], "takes_turns", False):
+        size = 1 if jax.default_backend() == "cpu" else size
     estimate_all = map_in_groups(estimate_one, size or agents_in_parallel(problem.train))
     agent_indices = agents if agent_indices is None else agent_indices
-    return estimate_all(agents, agent_indices, state, sample._replace(bits=None))
+    return estimate_all(agents, agent_indices, state, sample and sample._replace(bits=None))
 
 
 def estimate_in_place(
@@ -233,9 +241,11 @@ def run_round(
         stage_index: int, exchange_index: Any, before: tuple[State, jax.Array, Any]
     ) -> tuple[State, jax.Array, Any]:
         state, spent, link_states = before
-        sample = draw_samples(
-            algorithm, problem, key, t, sampling, identities, stage_index, exchange_index
-        )
+        sample = None
+        if not getattr(stages[stage_index], "ignores_samples", False):
+            sample = draw_samples(
+                algorithm, problem, key, t, sampling, identities, stage_index, exchange_index
+            )
         if in_place:
             state, estimates, costs = estimate_in_place(
                 algorithm, problem, state, t, sample, agent_indices, stage_index

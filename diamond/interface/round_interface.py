@@ -50,7 +50,9 @@ class Stage(Protocol):
     message that `sends_before_gradient` does not depend on the estimate, so that it can travel
     while gradients are computed. A message without arrays is not sent: such a stage is a
     local step. Optional: `move_local_variables(state, estimate, t)` moves the variables that are
-    not sent, before the message, and returns the state and the rest of the estimate.
+    not sent, before the message, and returns the state and the rest of the estimate. A stage that
+    `ignores_samples` gets None; agents of a stage that `takes_turns` work one after another on a
+    CPU, because their work differs in length.
     """
 
     @property

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from ..core.sampling import draw, key
 from ..network import Network
@@ -154,6 +155,6 @@ def _trace_messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -
         rows = problem.train.stored, problem.valid.stored
         one_row = jax.tree.map(lambda count: 1, rows)
         sample = draw(key(0), 0, 0, one_row, stage.hessian_batches, algorithm.batch, "blocks")
-        estimate, _ = stage.estimate(problem.for_agent(0), state, 0, sample)
+        estimate, _ = stage.estimate(problem.for_agent(jnp.int32(0)), state, 0, sample)
         messages.append(stage.outgoing(state, estimate, 0))
     return messages

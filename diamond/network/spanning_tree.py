@@ -57,10 +57,15 @@ def _find_root(hears: csr_array) -> int:
 
 
 def _distances(matrix: csr_array, agent: int) -> NDArray[np.float64]:
-    from scipy.sparse.csgraph import dijkstra
-
-    distances: NDArray[np.float64] = dijkstra(matrix, indices=agent, unweighted=True)
-    return distances
+    """Return the number of links from an agent to every other one, by breadth-first search."""
+    starts, heads = matrix.indptr.tolist(), matrix.indices.tolist()
+    distances, reached = {agent: 0}, [agent]
+    for near in reached:  # grows on the way
+        for far in heads[starts[near] : starts[near + 1]]:
+            if far not in distances:
+                distances[far] = distances[near] + 1
+                reached.append(far)
+    return np.array([distances.get(i, np.inf) for i in range(matrix.shape[0])])
 
 
 def _parents(matrix: csr_array, distances: NDArray[np.float64], deepest_first: bool) -> Arcs:

@@ -13,6 +13,7 @@ import numpy as np
 
 from .._version import __version__
 from ..core import pytrees
+from ..core.host_transfer import default_dtype
 from ..core.parsing import refuse_unreadable
 from ..core.sampling import draw
 from ..privacy.private_runs import without_site_values
@@ -43,7 +44,7 @@ def _component_digests(agent: Agent) -> dict[str, str]:
     return {
         "diamond": __version__,
         "jax": jax.__version__,
-        "precision": jnp.zeros(()).dtype.name,
+        "precision": default_dtype().name,
         "problem": _digest(
             agent.problem.lower_level,
             repr(agent.problem.prox),

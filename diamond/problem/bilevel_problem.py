@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..core import host_transfer
@@ -297,7 +296,7 @@ class Problem:
 
     def stack(self, part: str, batch: int = 1) -> Rows:
         """Return the rows of all agents as one array per leaf, cached by batch and precision."""
-        tag = part, batch, jnp.zeros(()).dtype.name
+        tag = part, batch, host_transfer.default_dtype().name
         if tag not in self._stacked:
             self._stacked[tag] = self.stack_rows(part, batch, range(self.agents))
         return self._stacked[tag]
@@ -336,7 +335,7 @@ class Problem:
     def starts_at_random(self) -> bool:
         """Whether x starts at random, as a representation does."""
         one, other = (jax.tree.leaves(self.start(seed)[0]) for seed in (0, 1))
-        return any(bool((a != b).any()) for a, b in zip(one, other))
+        return any(bool((np.asarray(a) != np.asarray(b)).any()) for a, b in zip(one, other))
 
 
 def _format_counts(counts: np.ndarray) -> str:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core import host_transfer
 from ..core.pytrees import Tree
 from .loss_errors import shapes
 
@@ -68,7 +69,7 @@ def check_start(start: Any) -> tuple[Tree, Tree]:
                 f"init(key) gives {name} of dtype {leaf.dtype}; give float32 or float64 (losses "
                 f"are computed in half precision by precision='bf16' of simulate)"
             )
-        return leaf.astype(leaf.dtype)
+        return host_transfer.to_device(leaf) if leaf.weak_type else leaf
 
     x, y = (
         jax.tree.map(lambda leaf: as_strong_type(n, leaf), part) for n, part in zip("xy", start)

@@ -107,7 +107,7 @@ def _check_leaf(name: str, agent: int, path: str, leaf: np.ndarray, first: np.nd
 
 def _has_float64() -> bool:
     """Return whether arrays may hold float64."""
-    return jnp.zeros(()).dtype == jnp.float64
+    return host_transfer.default_dtype() == jnp.float64
 
 
 def row_form(rows: Tree) -> RowForm:

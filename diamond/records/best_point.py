@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core import pytrees
+from ..core.host_transfer import default_dtype
 from ..core.pytrees import Tree
 
 MOST_BYTES = 2**33  # of x and y of all agents: a second copy of larger ones is not stored
@@ -41,7 +42,7 @@ def better_point(
     if not np.isfinite(value):
         return best
     least = value if best is None else min(best.upper_loss, value)
-    rounding = ROUNDING * float(jnp.finfo(jnp.zeros(()).dtype).eps) * abs(value)
+    rounding = ROUNDING * float(jnp.finfo(default_dtype()).eps) * abs(value)
     return best if value > least + rounding else BestPoint(int(entry["round"]), least, *point())
 
 

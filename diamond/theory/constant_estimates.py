@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core import pytrees
 from ..core.cost_counter import Cost
+from ..core.host_transfer import default_dtype
 from ..core.linear_solvers import LANCZOS_STEPS, lanczos
 from ..core.pytrees import Tree
 from ..core.sampling import Sample, Sampling, key
@@ -207,7 +208,7 @@ def _search_cost(problem: Objectives, y: Tree) -> Cost:
 def _count_communication(network: Network, x: Tree, numbers: int) -> tuple[int, int]:
     """Return rounds and bytes (all edges, both directions) until all agents know all constants."""
     mixing = network.rounds_to_mix(MIXED)
-    number_bytes = jnp.zeros(()).dtype.itemsize
+    number_bytes = default_dtype().itemsize
     vector_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(x))
     bytes_per_link = network.diameter * numbers * number_bytes + mixing * (
         vector_bytes + number_bytes

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._version import __version__
+from ..core.host_transfer import default_dtype
 from ..core.sampling import Sampling
 from ..engine.many_runs import simulate_many
 from ..engine.single_device import SingleDevice
@@ -100,7 +100,7 @@ def _cache_key(cache_description: dict[str, Any]) -> str:
         "version": __version__,
         "device": jax.devices()[0].device_kind,
     }
-    description |= {"precision": jnp.zeros(()).dtype.name}
+    description |= {"precision": default_dtype().name}
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:24]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...core import pytrees
 from ...core.cost_counter import Cost
+from ...core.host_transfer import default_dtype
 from ...core.pytrees import Tree
 from ...core.sampling import Sample, is_stream
 from ...core.suggestions import did_you_mean
@@ -258,7 +259,7 @@ def _count_blocks(context: ResolutionContext) -> ResolvedValue:
                         f"do not divide: a table of blocks needs that; take batch={batch}"
                     )
         blocks = np.max(counts, axis=0) // context.batch
-        return blocks.astype(jnp.zeros(()).dtype)[:, None], Cost()
+        return blocks.astype(default_dtype())[:, None], Cost()
 
     (blocks,), cost = context.consensus.maximum("blocks", measure)
     return ResolvedValue(int(blocks), cost, agreed=1, talks=1, lasting=True)
@@ -296,7 +297,7 @@ def saga() -> Saga:
 def _root_of_rows(context: ResolutionContext) -> ResolvedValue:
     def measure() -> Measurement:
         roots = np.ceil(np.sqrt(context.problem.full_counts("train")))
-        return roots.astype(jnp.zeros(()).dtype)[:, None], Cost()
+        return roots.astype(default_dtype())[:, None], Cost()
 
     (period,), cost = context.consensus.maximum("period", measure)
     return ResolvedValue(int(period), cost, agreed=1, talks=1, lasting=True)

@@ -1,6 +1,7 @@
 """Quasi-Newton steps of x on agreed samples, accepted only if the objective decreases."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -34,6 +35,7 @@ from ...auto.quasi_newton_control import (
 from ...auto.sampled_losses import SampledLosses, Vector
 from ...core import pytrees
 from ...core.cost_counter import Cost
+from ...core.host_transfer import default_dtype
 from ...core.pytrees import Tree, select
 from ...core.sampling import Sample
 from ...interface.round_interface import Message
@@ -93,6 +95,12 @@ class QuasiNewton:
     repeats = 1
     hessian_batches = 0
     sends_before_gradient = False
+    takes_turns = True
+
+    @property
+    def ignores_samples(self) -> bool:
+        """Whether it draws nothing: it takes the first rows of all agents."""
+        return self.opening is None
 
     @property
     def stages(self) -> tuple["QuasiNewton"]:
@@ -104,8 +112,7 @@ class QuasiNewton:
     def learned_values(self, state: QuasiNewtonState) -> dict[str, jax.Array]:
         """Return columns of the history, per agent."""
         c = state.control
-        size = jax.vmap(norm)(c.u) / jnp.maximum(c.first_size, jnp.finfo(c.u.dtype).tiny)
-        columns = {"rows": c.rows, "radius": c.radius, "gradient": size}
+        columns = {"rows": c.rows, "radius": c.radius, "gradient": c.relative_size}
         return columns | {"accepted": c.accepted, "refused": c.refused}
 
     def is_finished(self, state: QuasiNewtonState) -> jax.Array:
@@ -116,8 +123,7 @@ class QuasiNewton:
         """Return why the method has ended, or ""; `state` is of one or of all agents."""
         is_stacked = np.ndim(state.control.phase) > 0
         c = jax.tree.map(lambda a: np.asarray(a)[0] if is_stacked else np.asarray(a), state.control)
-        share = float(norm(c.u) / c.first_size) if c.first_size > 0 else 0.0
-        gradient = f"the gradient is {share:.1g} of its start"
+        gradient = f"the gradient is {c.relative_size:.1g} of its start"
         stuck = f"stopped: no step decreases the upper loss any more; {gradient}"
         if c.has_negative_curvature:
             stuck += "; g_yy is not positive definite: if g is not convex in y, give convex=False"
@@ -161,6 +167,7 @@ class QuasiNewton:
         result: tuple[LocalWork, Cost] = jax.lax.cond(opening.is_open(t), open_round, evaluate)
         return result
 
+    @partial(jax.jit, inline=True)  # traced once, for the messages and for the rounds
     def _evaluate(
         self, problem: Objectives, state: QuasiNewtonState, counts_start: jax.Array
     ) -> tuple[LocalWork, Cost]:
@@ -293,7 +300,7 @@ def _task_of(c: Control, x: Vector) -> LowerTask:
         drop=jnp.where(is_start, DROP, drop),
         newton_steps=steps,
         relative=relative,
-        residual=jnp.where(c.cross > 0, GRADIENT_ERROR * norm(c.u) / cross, jnp.inf),
+        residual=jnp.where(c.cross > 0, GRADIENT_ERROR * c.size / cross, jnp.inf),
         value_error=jnp.where(is_start | (c.radius == 0), jnp.inf, value_error * decrease),
     )
 
@@ -332,7 +339,7 @@ def _most_rows(context: ResolutionContext) -> ResolvedValue:
         problem = context.problem
         parts = ["train"] if problem.lower is None else ["train", "valid"]
         rows = np.max([problem.counts(part) for part in parts], axis=0)
-        return rows.astype(jnp.zeros(()).dtype)[:, None], Cost()
+        return rows.astype(default_dtype())[:, None], Cost()
 
     (rows,), cost = context.consensus.maximum("_most_rows", measure)
     return ResolvedValue(int(rows), cost, agreed=1, talks=1, lasting=True)
