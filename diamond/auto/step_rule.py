@@ -2,15 +2,13 @@
 
 There are two phases, both free of units. While **ramping**, a step has a given length: the first
 changes the lower gradient g_y by FIRST of its norm at the start, and each is up to twice as long as
-the previous one, as long as successive trackers agree. The ramp ends when the trackers turn, when
-the tracker points back to the start, or when it has become small. After that the step size is
-distance over gradients (DoG: Ivgi, Hinder and Carmon, 2023),
+the previous one, as long as successive trackers agree. The ramp ends when the trackers turn, or
+when the tracker points back to the start. After that the step size is distance over gradients (DoG:
+Ivgi, Hinder and Carmon, 2023),
 
     alpha_t = max_s ||x_s - x_0|| / sqrt(sum_s ||u_s||^2)
 
-with a sum that begins as if RESTART rounds had had the last tracker. If the tracker points back to
-the start, the distance may grow only by sqrt(1 + k / WIDENING) in k rounds: a sum of squares alone
-cannot stop an oscillation whose amplitude grows by a factor in every round.
+with a sum that begins as if RESTART rounds had had the last tracker.
 
 **Delay.** x sees the effect of a step only after y has followed, tau rounds later. A step that
 doubles in every round would have grown 2^tau times by then, so it grows by 2^(1 / tau), and steps
@@ -34,11 +32,8 @@ from ..core.pytrees import Tree
 FIRST, TRUST = 0.1, 0.5  # change of g_y by a step, relative to its norm at the start
 GROWTH = 2.0  # growth of step lengths while ramping, per delay of y
 AGREE, ALIGNED = 0.7, 0.95  # cosine of successive trackers: no growth below, full growth above
-ONWARD, FAR_ONWARD = 0.2, 0.5  # the same for tracker and displacement, averaged
 RESTART = 8.0  # rounds with which the sum of squares begins
-FLAT = 0.01  # relative to the largest tracker: a flat region that ends the ramp
 CAP = 0.3  # longest step relative to the distance from the start
-WIDENING = 10.0
 LONGEST_DELAY, DAMPING = 6.0, 0.3
 RECENT = 0.2  # weight of the newest x in its moving average
 RESTORING, SHORTENING = 0.2, 0.3  # cosine of the tracker and the displacement from that average
@@ -50,27 +45,22 @@ class StepScalars(NamedTuple):
     """Data of an agent about the step size, averaged with its neighbors in every round."""
 
     distance: jax.Array  # largest distance from the start
-    confirmed_distance: jax.Array  # largest distance at which the tracker pointed onward
     gradient_sum: jax.Array  # sum of squared norms of trackers
     length: jax.Array  # length of the last step
     first_length: jax.Array
     ramping: jax.Array  # 1 or 0; in between if agents differ
-    rounds_since: jax.Array  # rounds since the distance was confirmed
     cosine: jax.Array  # averaged cosine of successive trackers
-    onward: jax.Array  # averaged cosine of the tracker and the way back to the start
-    unsettled: jax.Array  # 1 if the lower gradient is larger than at the start
     delay: jax.Array  # tau: rounds in which y follows x
     shortening: jax.Array  # divisor of steps because of oscillation
-    largest: jax.Array  # largest norm of a tracker
     alpha: jax.Array  # the last step size
 
 
 def initial_scalars(x: Tree) -> StepScalars:
     """Return the scalars before the first round."""
     zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(x)))
-    return StepScalars(*[zero] * 14)._replace(
-        ramping=zero + 1, cosine=zero + 1, delay=zero + 1, shortening=zero + 1
-    )
+    one = zero + 1
+    scalars = StepScalars(*[zero] * len(StepScalars._fields))
+    return scalars._replace(ramping=one, cosine=one, delay=one, shortening=one)
 
 
 class StepInputs(NamedTuple):
@@ -105,31 +95,21 @@ def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
     successive = pytrees.dot(newest, before) / (pytrees.norm(newest) * size_before + TINY)
     downhill = -pytrees.dot(u, offset) / (size * distance_now + TINY)
     cosine = jnp.where(first, scalars.cosine, (scalars.cosine + successive) / 2)
-    onward = jnp.where(first, 0.0, 0.8 * scalars.onward + 0.2 * downhill)
     was_ramping = scalars.ramping > 0.5
-    largest = jnp.maximum(scalars.largest, size)
-    flat = size < FLAT * largest
-    ramping = was_ramping & (first | ((cosine > 0) & (downhill > 0) & ~flat))
+    ramping = was_ramping & (first | ((cosine > 0) & (downhill > 0)))
     ending = was_ramping & ~ramping
 
     delay = jnp.clip(scalars.delay, 1.0, inputs.longest_delay) + inputs.smoothing_delay
     agreement = jnp.clip((successive - AGREE) / (ALIGNED - AGREE), 0.0, 1.0)
-    persistence = jnp.clip((onward - ONWARD) / (FAR_ONWARD - ONWARD), 0.0, 1.0)
-    agreement = jnp.maximum(agreement, persistence)
-    growth = 1 + (GROWTH ** (inputs.boldness / delay) - 1) * agreement * (scalars.unsettled <= 0.5)
+    growth = 1 + (GROWTH ** (inputs.boldness / delay) - 1) * agreement
     ramp_length = jnp.where(first, inputs.boldness * first_length, growth * scalars.length)
     ramp_length = jnp.minimum(ramp_length, inputs.trusted_length)
 
     squares = scalars.gradient_sum + moved**2
-    restarted = RESTART * jnp.maximum(moved, jnp.where(flat, largest, size_before)) ** 2
+    restarted = RESTART * jnp.maximum(moved, size_before) ** 2
     gradient_sum = jnp.where(ramping, moved**2, jnp.where(ending, restarted, squares))
-    confirmed = was_ramping | ((downhill > 0) & (distance_now >= scalars.distance))
-    rounds = jnp.where(confirmed, 0.0, scalars.rounds_since + 1)
-    confirmed_distance = jnp.where(confirmed, distance, scalars.confirmed_distance)
-    widest = jnp.maximum(confirmed_distance, first_length) * jnp.sqrt(1 + rounds / WIDENING)
-    bounded = jnp.minimum(distance, widest)
-    length = jnp.maximum(bounded, first_length) * moved / jnp.sqrt(gradient_sum + TINY)
-    length = jnp.minimum(length, jnp.maximum(CAP * bounded, first_length))
+    length = jnp.maximum(distance, first_length) * moved / jnp.sqrt(gradient_sum + TINY)
+    length = jnp.minimum(length, jnp.maximum(CAP * distance, first_length))
     swing = pytrees.sub(inputs.x, inputs.average)
     restoring = pytrees.dot(u, swing) / (size * pytrees.norm(swing) + TINY)
     strength = jnp.clip((restoring - RESTORING) / (1 - RESTORING), 0.0, 1.0)
@@ -139,17 +119,12 @@ def propose_step(scalars: StepScalars, inputs: StepInputs) -> StepScalars:
     length = jnp.where(ramping, ramp_length, length)
     return StepScalars(
         distance=distance,
-        confirmed_distance=confirmed_distance,
         gradient_sum=gradient_sum,
         length=length,
         first_length=first_length,
         ramping=ramping.astype(size.dtype),
-        rounds_since=rounds,
         cosine=cosine,
-        onward=onward,
-        unsettled=scalars.unsettled,
         delay=scalars.delay,
         shortening=shortening,
-        largest=largest,
         alpha=length / (moved + TINY),
     )

@@ -25,8 +25,6 @@ from ...schedules.step_schedules import Number
 from .local_work import LAGGING
 from .lower_curvature import Curvature, cast_like, rounds_to_relax
 
-UNSETTLED = 2.0  # growth of ||g_y|| over its start at which steps stop growing
-
 
 class StepMemory(NamedTuple):
     """Data from which the step size of x is learned."""
@@ -89,7 +87,7 @@ class LearnedStep(NamedTuple):
             gradient = lambda x: jax.grad(problem.f)(x, None, sample.upper)
             rows, value = problem.valid.size(sample.upper), gradient(x)
             reference = most = pytrees.norm(value)
-            delay, unsettled = jnp.ones_like(reference), jnp.zeros_like(reference)
+            delay = jnp.ones_like(reference)
             extra_gradients = jnp.ones_like(ramping)
         else:
             gradient = lambda x: jax.grad(problem.g, 1)(x, y, sample.lower)
@@ -105,7 +103,6 @@ class LearnedStep(NamedTuple):
             work = work._replace(reference=reference, residual=residual)
             curvature = cast_like(curvature._replace(work=work), curvature)
             most, delay = TRUST * reference, self.delay(curvature)
-            unsettled = (residual > UNSETTLED * reference).astype(reference.dtype)
         inputs_of_length = x, previous.start, direction, value, most, reference, scalars, first
         length, probes = trusted_length(gradient, *inputs_of_length)
         spent = Cost()
@@ -120,7 +117,7 @@ class LearnedStep(NamedTuple):
         inputs, memory = self._inputs(x, previous, direction, tracker, length, t)
         step = propose_step(scalars, inputs)
         alpha = jnp.where(t < self.first_move, 0.0, step.alpha)
-        step = step._replace(alpha=alpha, unsettled=unsettled, delay=delay)
+        step = step._replace(alpha=alpha, delay=delay)
         cost = pytrees.add(spent, Cost(0, rows * (probes + extra_gradients), 0, rows * first))
         return curvature, cast_like(memory._replace(scalars=step), previous), cost
 
