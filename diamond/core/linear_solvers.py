@@ -12,6 +12,7 @@ from .pytrees import Tree
 
 Product = Callable[[Tree], Tree]  # w -> H w
 LANCZOS_STEPS = 40  # maximum number of steps
+SCALE_PROBES, WIDE = 2, 16.0  # vectors of signs, and the spread of norms in powers of two
 
 
 class Tridiagonal(NamedTuple):
@@ -91,6 +92,30 @@ def _scaled_square(w_squares: Tree, hw_squares: Tree, w: Tree) -> jax.Array:
     largest = jnp.max(jnp.stack([jnp.max(d, initial=0) for d in jax.tree.leaves(scales)]))
     floor = jnp.finfo(largest.dtype).eps ** 2 * largest
     return pytrees.dot(jax.tree.map(lambda d, w: jnp.maximum(d, floor) * w, scales, w), w)
+
+
+def row_scales(product: Product, like: Tree) -> Tree:
+    """Return powers of two d_j for which the rows of d_i H_ij d_j have similar norms.
+
+    All are 1 unless the norms of the rows differ by more than WIDE. The norms are estimated from
+    the products with SCALE_PROBES vectors of signs.
+    """
+    flat, unravel = ravel_pytree(like)
+    phases = jnp.arange(1, SCALE_PROBES + 1, dtype=flat.dtype)[:, None]
+    signs = jnp.where(jnp.cos(phases * (1.7 * jnp.arange(flat.size) + 0.3)) < 0, -1, 1)
+    multiply = lambda v: ravel_pytree(product(unravel(v)))[0]
+    squares = jnp.sum(jnp.square(jax.vmap(multiply)(signs.astype(flat.dtype))), axis=0)
+    exponents = jnp.where(squares > 0, jnp.log2(squares) / 2, -jnp.inf)  # of the norms
+    largest = jnp.max(exponents, initial=-jnp.inf)
+    smallest = jnp.min(jnp.where(squares > 0, exponents, jnp.inf), initial=jnp.inf)
+    is_scaled = (squares > 0) & (largest - smallest > WIDE)
+    relative = jnp.where(is_scaled, largest - exponents, 0)
+    return unravel(jnp.exp2(jnp.round(relative / 2)).astype(flat.dtype))
+
+
+def scaled_product(product: Product, scales: Tree) -> Product:
+    """Return the product with D H D for a diagonal matrix D."""
+    return lambda v: pytrees.multiply(scales, product(pytrees.multiply(scales, v)))
 
 
 def dense_solve(product: Product, b: Tree) -> Tree:

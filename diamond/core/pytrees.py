@@ -62,6 +62,11 @@ def axpy(c: Number, a: Tree, b: Tree) -> Tree:
     return jax.tree.map(lambda a, b: jnp.asarray(c, a.dtype) * a + b, a, b)
 
 
+def multiply(a: Tree, b: Tree) -> Tree:
+    """Return the products of the entries."""
+    return jax.tree.map(jnp.multiply, a, b)
+
+
 def zeros(a: Tree) -> Tree:
     """Return zeros in the shape of a."""
     return jax.tree.map(jnp.zeros_like, a)

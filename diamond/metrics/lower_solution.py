@@ -108,11 +108,14 @@ def hypergradient(problem: Objectives, x: Tree, y: Tree) -> Tree:
 def solve_newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
     """Compute y*(x) = argmin_y g(x, y) from a first guess y, by Newton's method with CG.
 
-    A step is halved until ||g_y|| shrinks (along Newton's direction it must, because g is strongly
-    convex). Ends when the step is below `tolerance`, when rounding prevents further decrease of
-    ||g_y||, or after 50 steps.
+    Coordinates are scaled where their curvatures differ by orders of magnitude
+    (`linear_solvers.row_scales`). A step is halved until ||g_y|| shrinks (along Newton's direction
+    it must, because g is strongly convex). Ends when the step is below `tolerance`, when rounding
+    prevents further decrease of ||g_y||, or after 50 steps.
     """
     gradient = hoist_invariants(lambda y: oracle.lower(x, y), y)
+    scales = linear_solvers.row_scales(jax.linearize(gradient, y)[1], y)
+    scaled_norm = lambda value: pytrees.norm(pytrees.multiply(scales, value))
     step_tolerance = tolerance(pytrees.norm(y).dtype)
 
     def unfinished(carry: Any) -> jax.Array:
@@ -122,9 +125,11 @@ def solve_newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
     def step(carry: Any) -> Any:
         y, size, _, k, _, (gradients, products) = carry
         value, product = jax.linearize(gradient, y)
+        scaled = linear_solvers.scaled_product(product, scales)
         move, iterations = linear_solvers.conjugate_gradient(
-            product, value, CG_STEPS, step_tolerance
+            scaled, pytrees.multiply(scales, value), CG_STEPS, step_tolerance
         )
+        move = pytrees.multiply(scales, move)
 
         def is_worse(search: Any) -> jax.Array:
             rate, new, _ = search
@@ -132,10 +137,10 @@ def solve_newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
 
         def halve(search: Any) -> Any:
             rate, trials = search[0] / 2, search[2]
-            return rate, pytrees.norm(gradient(pytrees.axpy(-rate, move, y))), trials + 1
+            return rate, scaled_norm(gradient(pytrees.axpy(-rate, move, y))), trials + 1
 
         rate, trials = pytrees.mapped_with((jnp.ones_like(size), jnp.int32(1)), size)
-        first = rate, pytrees.norm(gradient(pytrees.axpy(-1, move, y))), trials
+        first = rate, scaled_norm(gradient(pytrees.axpy(-1, move, y))), trials
         rate, new, trials = jax.lax.while_loop(is_worse, halve, first)
         is_stuck = ~(new < size)
         length = pytrees.norm(move)  # 0 if the curvature is not positive: no solution there
@@ -145,12 +150,13 @@ def solve_newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
         counts = gradients + 1 + trials, products + iterations
         return next_y, jnp.where(is_stuck, size, new), error, k + 1, is_stuck, counts
 
-    size = pytrees.norm(gradient(y))
+    size = scaled_norm(gradient(y))
     initial = jnp.full_like(size, jnp.inf), jnp.int32(0), (jnp.int32(1), jnp.int32(0))
     error, k, counts = pytrees.mapped_with(initial, size)
     carry = (y, size, error, k, size == 0, counts)
     y, size, error, _, _, (gradients, products) = jax.lax.while_loop(unfinished, step, carry)
     rows = oracle.rows
+    products += linear_solvers.SCALE_PROBES
     cost = Cost(samples=rows, gradients=gradients * rows, hvps=products * rows)
     return Solution(y, jnp.where(size == 0, 0, error), cost)
 
@@ -170,7 +176,13 @@ def checked_implicit_hypergradient(oracle: Oracle, x: Tree, y: Tree) -> CheckedH
     product = jax.linearize(lambda y: oracle.lower(x, y), y)[1]
     dtype = pytrees.norm(f_y).dtype
     solve = linear_solvers.curvature_aware_solve
-    z, _, relative_curvature = solve(product, f_y, CG_STEPS, tolerance(dtype))
+    scales = linear_solvers.row_scales(product, y)
+    scaled, right_side = (
+        linear_solvers.scaled_product(product, scales),
+        pytrees.multiply(scales, f_y),
+    )
+    z, _, relative_curvature = solve(scaled, right_side, CG_STEPS, tolerance(dtype))
+    z = pytrees.multiply(scales, z)
     is_singular = relative_curvature <= SINGULAR * jnp.finfo(dtype).eps
     error = jnp.where(is_singular, jnp.inf, 0).astype(dtype)
     return CheckedHypergradient(pytrees.sub(f_x, oracle.cross(x, y, z)), error)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from diamond.core.linear_solvers import conjugate_gradient, curvature_aware_solve
+from diamond.core.linear_solvers import conjugate_gradient, curvature_aware_solve, row_scales
 from diamond.core.pytrees import power_of_two
 
 pytestmark = pytest.mark.quick
@@ -45,3 +45,10 @@ def test_curvatures_tell_whether_the_matrix_is_definite():
     assert curvatures(1, 2, 3, 1e13) == pytest.approx(1)  # coordinates in other units
     assert curvatures(0, 1, 2, 3) < 1e-12 and curvatures(-1, 2, 3, 4) <= 0
     assert curvature_aware_solve(lambda w: w, jnp.zeros(3), 5)[2] == jnp.inf
+
+
+def test_rows_are_scaled_only_where_their_norms_differ_by_orders_of_magnitude():
+    spread = lambda diagonal: row_scales(lambda v: diagonal * v, diagonal)
+    np.testing.assert_array_equal(spread(jnp.array([1.0, 1e4])), 1)
+    scales = spread(jnp.array([4.0**-20, 0.0, 1.0, 2.0]))
+    np.testing.assert_array_equal(scales, [2.0**20, 1.0, 1.0, 1.0])

@@ -172,3 +172,25 @@ def test_measures_of_one_function_call(q):
     assert set(per_agent) < set(together) and "consensus" in per_agent
     spread = flat(state.x) - flat(state.x).mean(0)
     assert float(together["consensus"]) == pytest.approx(np.sum(spread**2), rel=1e-12)
+
+
+def test_measures_find_the_solution_below_penalties_of_very_different_size():
+    """In float32, with penalties up to 1e15: a useless feature's grows without end."""
+    random = np.random.default_rng(5)
+    a, b = random.normal(size=(40, 4)), random.normal(size=40)
+    x = np.log([1e-2, 1e5, 1e10, 1e15])
+    rows = {"a": a.astype(np.float32), "b": b.astype(np.float32)}
+
+    def lower(x, y, rows):
+        return jnp.mean((rows["a"] @ y - rows["b"]) ** 2) / 2 + jnp.sum(jnp.exp(x) * y**2) / 2
+
+    upper = lambda x, y, rows: jnp.mean((rows["a"] @ y - rows["b"]) ** 2) / 2
+    start = lambda key: (jnp.asarray(x, jnp.float32), jnp.full(4, 0.1, jnp.float32))
+    given = Problem(upper, lower, start, [rows], [rows])
+    run = diamond.simulate(given, diamond.network.complete(1), diamond.dsgd(alpha=0.0, beta=0.0), 0)
+    solution = np.linalg.solve(a.T @ a / 40 + np.diag(np.exp(x)), a.T @ b / 40)
+    residual = a @ solution - b
+    curvature = a.T @ a / 40 + np.diag(np.exp(x))
+    gradient = -np.exp(x) * solution * np.linalg.solve(curvature, a.T @ residual / 40)
+    assert run.history["upper_loss"][0] == pytest.approx(residual @ residual / 80, rel=1e-5)
+    assert run.history["stationarity"][0] == pytest.approx(gradient @ gradient, rel=1e-3)
