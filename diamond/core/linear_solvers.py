@@ -104,12 +104,12 @@ def row_scales(product: Product, like: Tree) -> Tree:
     phases = jnp.arange(1, SCALE_PROBES + 1, dtype=flat.dtype)[:, None]
     signs = jnp.where(jnp.cos(phases * (1.7 * jnp.arange(flat.size) + 0.3)) < 0, -1, 1)
     multiply = lambda v: ravel_pytree(product(unravel(v)))[0]
-    squares = jnp.sum(jnp.square(jax.vmap(multiply)(signs.astype(flat.dtype))), axis=0)
-    exponents = jnp.where(squares > 0, jnp.log2(squares) / 2, -jnp.inf)  # of the norms
+    norms = jnp.max(jnp.abs(jax.vmap(multiply)(signs.astype(flat.dtype))), axis=0)
+    exponents = jnp.where(norms > 0, jnp.log2(norms), -jnp.inf)
     largest = jnp.max(exponents, initial=-jnp.inf)
-    smallest = jnp.min(jnp.where(squares > 0, exponents, jnp.inf), initial=jnp.inf)
-    is_scaled = (squares > 0) & (largest - smallest > WIDE)
-    relative = jnp.where(is_scaled, largest - exponents, 0)
+    smallest = jnp.min(jnp.where(norms > 0, exponents, jnp.inf), initial=jnp.inf)
+    is_scaled = (norms > 0) & (largest - smallest > WIDE)
+    relative = jnp.where(is_scaled, smallest - exponents, 0)
     return unravel(jnp.exp2(jnp.round(relative / 2)).astype(flat.dtype))
 
 
