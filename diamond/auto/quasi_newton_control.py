@@ -33,7 +33,7 @@ CLEAR = 0.5  # largest change of the first gradient by doubling the sample, rela
 REPEATS = 2  # evaluations with higher accuracy in a row, before the sample grows
 FAILURES = 3  # most evaluations with higher accuracy in a row
 MOST_REFINEMENTS = 5
-FLAT_STEPS = 50  # most steps in a row whose decrease is below rounding
+FLAT_STEPS = 50  # most steps in a row that gain little, below rounding
 STEPS_PER_SAMPLE = 6  # most accepted steps before the sample doubles
 STEEPER = 10.0  # largest slope behind a step, relative to that before
 ROUNDING = 4.0  # changes of values below so many units of rounding are taken from slopes
@@ -80,7 +80,7 @@ class Control(NamedTuple):
     noise: jax.Array  # change of u by the last doubling of rows; -1 before the first
     steps_here: jax.Array  # accepted steps with this sample
     trials: jax.Array  # refused steps from this point
-    flat_steps: jax.Array  # accepted steps in a row whose decrease is below rounding
+    flat_steps: jax.Array  # accepted steps in a row that gain little, below rounding
     failures: jax.Array  # evaluations with higher accuracy since the last accepted step
     refinement: jax.Array  # tolerances are divided by 4 so often
     accepted: jax.Array
@@ -213,8 +213,6 @@ def advance_control(
 
     # More rows.
     noise = jnp.where(is_resample, 0.5**0.5 * norm(turn), c.noise)
-    flat_steps = jnp.where(is_rounding, c.flat_steps + 1, 0)
-    flat_steps = jnp.where(accepts, flat_steps, c.flat_steps)
     steps_here = jnp.where(is_resample, 0, c.steps_here + accepts)
     is_noisy = (c.noise < 0) | (size < c.noise) | (steps_here >= STEPS_PER_SAMPLE)
     is_settled = accepts & (steps_here >= 2) & is_noisy
@@ -246,6 +244,8 @@ def advance_control(
 
     # The end: the next step gains little; the last one gained little too, or far more than it.
     gain, little = -dot(direction, u) / 2, tolerance * total
+    is_flat = is_rounding & (decrease <= little)
+    flat_steps = jnp.where(accepts, jnp.where(is_flat, c.flat_steps + 1, 0), c.flat_steps)
     is_small = (gain <= little) & ((decrease <= little) | (gain <= 0.1 * decrease))
     is_small &= size <= jnp.sqrt(tolerance) * largest_size
     converges = takes & is_last & ((accepts & has_pairs & is_small) | (size == 0))
