@@ -71,10 +71,8 @@ def local_rows(rows: Any, where: Where, batches: int) -> LocalWorkRows:
     """
     if is_stream(where):
         return LocalWorkRows(where, rows.size(where))
-    axis = 0 if rows.agent is None else 1
-    stored = jax.tree.leaves(rows.data)[0].shape[axis] - rows.batch + 1
     number = batches * rows.batch
-    if where is None or stored <= number:
+    if where is None or rows.most_rows <= number:
         return LocalWorkRows(None, rows.count)
     begin = where if jnp.ndim(where) == 0 else where[0]
     return LocalWorkRows((begin + jnp.arange(number)) % rows.count, number)

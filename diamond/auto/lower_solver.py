@@ -56,7 +56,7 @@ class LowerTask(NamedTuple):
     drop: jax.Array  # factor to which Newton's steps reduce ||g_y||
     newton_steps: jax.Array
     relative: jax.Array  # factor of all tolerances of z
-    residual: jax.Array  # of z, relative to f_y, that an accurate hypergradient needs
+    z_error: jax.Array  # largest residual of z for an accurate hypergradient, relative to f_y
     value_error: jax.Array  # largest |z' g_y|; infinite where no values are compared
 
 
@@ -94,7 +94,7 @@ class LowerSolution(NamedTuple):
     f_y: Vector
     residual: Vector  # f_y - g_yy z
     hypergradient: Vector  # f_x - g_xy z
-    cross: jax.Array  # ||g_xy z||
+    cross_size: jax.Array  # ||g_xy z||
     z_solutions: jax.Array
     curvature: jax.Array  # of the objective along the direction of a probe
     shift: jax.Array  # change of g_y along it
@@ -223,10 +223,10 @@ def advance(task: LowerTask, s: LowerSolution, answer: Answer) -> LowerSolution:
     left = norm(residual)
     asks_residual = is_upper & jnp.any(s.z != 0)
     z_solutions = s.z_solutions + is_cross
-    enough = jnp.minimum(Z_END, task.residual) * task.relative * size_f
-    is_settled = (left <= enough) | (z_solutions >= Z_SOLUTIONS)
+    most_left = jnp.minimum(Z_END, task.z_error) * task.relative * size_f
+    is_settled = (left <= most_left) | (z_solutions >= Z_SOLUTIONS)
     begins_adjoint = (is_upper & ~asks_residual) | is_residual | (is_cross & ~is_settled)
-    z_tolerance = jnp.where(left > Z_START * enough, Z_REACHED * enough / left, 2.0)
+    z_tolerance = jnp.where(left > Z_START * most_left, Z_REACHED * most_left / left, 2.0)
 
     # The next right-hand side, of unit length, and one application of the preconditioner.
     begins = begins_newton | begins_adjoint
@@ -302,7 +302,7 @@ def advance(task: LowerTask, s: LowerSolution, answer: Answer) -> LowerSolution:
         f_y=f_y,
         residual=residual,
         hypergradient=hypergradient,
-        cross=jnp.where(is_cross, answer.number, s.cross),
+        cross_size=jnp.where(is_cross, answer.number, s.cross_size),
         z_solutions=z_solutions,
         curvature=jnp.where(is_curvature, answer.number, s.curvature),
         shift=jnp.where(is_response, norm(of_y), s.shift),

@@ -57,7 +57,7 @@ class EvaluatedPoint(NamedTuple):
     curvature: jax.Array  # of a probe
     shift: jax.Array  # change of g_y along the direction, of a probe
     has_negative_curvature: jax.Array  # share of the agents that met negative curvature of g
-    cross: jax.Array  # mean ||g_xy z||
+    cross_size: jax.Array  # mean ||g_xy z||
 
 
 class Control(NamedTuple):
@@ -90,7 +90,7 @@ class Control(NamedTuple):
     largest_size: jax.Array  # largest ||u||
     reason: jax.Array  # of the end
     has_negative_curvature: jax.Array  # whether an agent met negative curvature of g on all rows
-    cross: jax.Array  # mean ||g_xy z|| at x
+    cross_size: jax.Array  # mean ||g_xy z|| at x
 
 
 def first_rows(
@@ -138,7 +138,7 @@ def begin_control(x: Vector, rows: jax.Array) -> Control:
         largest_size=zero,
         reason=count,
         has_negative_curvature=count,
-        cross=zero,
+        cross_size=zero,
     )
 
 
@@ -296,7 +296,7 @@ def advance_control(
         reason=reason,
         has_negative_curvature=c.has_negative_curvature
         | (is_last & (evaluation.has_negative_curvature > 0)),
-        cross=jnp.where(takes, evaluation.cross, c.cross),
+        cross_size=jnp.where(takes, evaluation.cross_size, c.cross_size),
     )
     after = jax.tree.map(lambda new, old: new.astype(old.dtype), after, c)
     return after, jnp.where(accepts, x + step, x), takes, is_finite & ~is_degenerate

@@ -78,8 +78,8 @@ class SampledLosses(NamedTuple):
 
             return derivative(value)
 
-        if jax.tree.leaves(rows.data)[0].shape[rows.agent is not None] < 2 * rows.batch:
-            return block_derivative(0)  # all rows are in one block
+        if rows.most_rows <= rows.batch:
+            return block_derivative(0)
         shapes = jax.eval_shape(block_derivative, 0)
         zero = 0 * number
         start = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype) + zero.astype(a.dtype), shapes)

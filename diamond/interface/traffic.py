@@ -155,6 +155,7 @@ def _trace_messages(algorithm: Algorithm, problem: Objectives, x: Any, y: Any) -
         rows = problem.train.stored, problem.valid.stored
         one_row = jax.tree.map(lambda count: 1, rows)
         sample = draw(key(0), 0, 0, one_row, stage.hessian_batches, algorithm.batch, "blocks")
-        estimate, _ = stage.estimate(problem.for_agent(jnp.int32(0)), state, 0, sample)
+        agent = jnp.int32(0)  # of the type as in a round, so that a trace may serve both
+        estimate, _ = stage.estimate(problem.for_agent(agent), state, 0, sample)
         messages.append(stage.outgoing(state, estimate, 0))
     return messages

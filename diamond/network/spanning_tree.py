@@ -3,6 +3,7 @@
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -27,58 +28,55 @@ class SpanningTree(NamedTuple):
 
 
 def make_tree(network: "Network") -> SpanningTree:
-    """Return the spanning tree of a network, with a root in the middle of the graph."""
-    hears = csr_array(network.weights != 0).astype(np.float64)  # row i: agents that i hears
-    root = _find_root(hears)
-    heard_by = csr_array(hears.T)
+    """Return the spanning tree of a network, with a root near the middle of the graph."""
+    adjacency = csr_array(network.weights != 0)  # row i: agents that i hears
+    hears = nx.from_scipy_sparse_array(adjacency, create_using=nx.DiGraph)
+    heard_by = hears.reverse(copy=False)
+    root = _find_root(hears, heard_by)
     up = _parents(heard_by, _distances(hears, root), deepest_first=True)
     down = _parents(hears, _distances(heard_by, root), deepest_first=False)
     return SpanningTree(root, up, [(parent, child) for child, parent in down])
 
 
-def _find_root(hears: csr_array) -> int:
-    """Return an agent with the smallest depth of both trees, by bounds of those not yet tried.
+def _find_root(hears: nx.DiGraph, heard_by: nx.DiGraph) -> int:
+    """Return the agent with the smallest depth of both trees, of at most MAX_ROOTS that are tried.
 
     depth(v) >= d(s, v) + d(v, s)   for every agent s
+
+    Agents with the smallest and with the largest bound take turns: the former may be the root, the
+    latter are far from those before, and raise the bounds of agents at the rim (Takes and Kosters,
+    2011).
     """
-    heard_by = csr_array(hears.T)
-    bounds = np.zeros(hears.shape[0])
+    bounds, is_open = np.zeros(len(hears)), np.full(len(hears), True)
     best, root = np.inf, 0
-    for _ in range(min(len(bounds), MAX_ROOTS)):
-        agent = int(np.argmin(bounds))
-        if bounds[agent] >= best:
+    for trial in range(MAX_ROOTS):
+        if not is_open.any() or bounds[is_open].min() >= best:
             break
+        is_rim = trial % 2 == 1
+        agent = int(np.argmin(np.where(is_open, -bounds if is_rim else bounds, np.inf)))
         towards, away = _distances(hears, agent), _distances(heard_by, agent)
         if (depth := towards.max() + away.max()) < best:
             best, root = depth, agent
-        bounds = np.maximum(bounds, towards + away)
-        bounds[agent] = np.inf
+        bounds, is_open[agent] = np.maximum(bounds, towards + away), False
     return root
 
 
-def _distances(matrix: csr_array, agent: int) -> NDArray[np.float64]:
-    """Return the number of links from an agent to every other one, by breadth-first search."""
-    starts, heads = matrix.indptr.tolist(), matrix.indices.tolist()
-    distances, reached = {agent: 0}, [agent]
-    for near in reached:  # grows on the way
-        for far in heads[starts[near] : starts[near + 1]]:
-            if far not in distances:
-                distances[far] = distances[near] + 1
-                reached.append(far)
-    return np.array([distances.get(i, np.inf) for i in range(matrix.shape[0])])
+def _distances(graph: nx.DiGraph, agent: int) -> NDArray[np.float64]:
+    """Return the number of links from an agent to every other one."""
+    distances = nx.single_source_shortest_path_length(graph, agent)
+    return np.array([distances.get(i, np.inf) for i in range(len(graph))])
 
 
-def _parents(matrix: csr_array, distances: NDArray[np.float64], deepest_first: bool) -> Arcs:
+def _parents(graph: nx.DiGraph, distances: NDArray[np.float64], deepest_first: bool) -> Arcs:
     """Return (agent, parent) by distance from the root, then by agent.
 
-    The parent is the first agent in the row of `matrix` that is closer to the root.
+    The parent is the first neighbor in `graph` that is closer to the root.
     """
     arcs, sign = [], -1 if deepest_first else 1
     for agent in np.lexsort((np.arange(len(distances)), sign * distances)).tolist():
-        row = matrix.indices[matrix.indptr[agent] : matrix.indptr[agent + 1]]
-        closer = row[distances[row] == distances[agent] - 1]
-        if closer.size:
-            arcs.append((agent, int(closer.min())))
+        closer = [j for j in graph[agent] if distances[j] == distances[agent] - 1]
+        if closer:
+            arcs.append((agent, min(closer)))
     return arcs
 
 

@@ -40,6 +40,12 @@ class Rows:
         """Number of rows to draw from; None would mean unlimited."""
         return self.count
 
+    @property
+    def most_rows(self) -> int:
+        """Largest number of rows of an agent, without the padding for blocks."""
+        axis = 0 if self.agent is None else 1
+        return int(jax.tree.leaves(self.data)[0].shape[axis]) - self.batch + 1
+
     def for_agent(self, agent: Any) -> "Rows":
         """Return the rows of one agent."""
         return replace(self, count=self.count[agent], agent=agent)

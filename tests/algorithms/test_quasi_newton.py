@@ -144,8 +144,10 @@ def test_a_random_problem_never_ends_above_its_start(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(20))
 def test_a_thousand_random_problems_never_end_above_their_start(block):
+    """Every other one in float32."""
     for seed in range(20 + 49 * block, 20 + 49 * (block + 1)):
-        check_random_problem(seed)
+        with jax.enable_x64(seed % 2 == 0):
+            check_random_problem(seed)
 
 
 def test_bits_depend_neither_on_chunks_nor_on_resuming():

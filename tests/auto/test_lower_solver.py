@@ -29,9 +29,8 @@ def first_rows(problem, part, rows, agent=1):
 
 def task_at(x, relative=1.0, **changes):
     fields = dict(direction=x * 0, is_probe=jnp.bool_(False), enough=1e-12, drop=1e-10)
-    fields |= (
-        dict(newton_steps=20, relative=relative, value_error=INFINITE, residual=INFINITE) | changes
-    )
+    fields |= dict(newton_steps=20, relative=relative, value_error=INFINITE, z_error=INFINITE)
+    fields |= changes
     return LowerTask(x, **{name: jnp.asarray(value) for name, value in fields.items()})
 
 

@@ -56,6 +56,7 @@ def test_the_root_is_in_the_middle():
     assert network.path(4).spanning_tree.up == [(3, 2), (0, 1), (2, 1)]
     assert network.star(6).spanning_tree.root == 0
     assert network.grid(5, 5).spanning_tree.root == 12
+    assert network.path(101).spanning_tree.root == 50  # more agents than are tried
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -291,7 +291,7 @@ def _task_of(c: Control, x: Vector) -> LowerTask:
     steps = jnp.where(is_start, FIRST_STEPS, jnp.where(drop > 0.05, NEWTON_STEPS, FINE_STEPS))
     decrease = c.share * jnp.abs(dot(c.u, c.d))
     value_error = jnp.where(c.phase == RESAMPLE, 1.0, VALUE_ERROR)
-    size, cross = norm(c.d), jnp.where(c.cross > 0, c.cross, 1)
+    size, cross_size = norm(c.d), jnp.where(c.cross_size > 0, c.cross_size, 1)
     return LowerTask(
         x=quasi_newton_control.point_of(c, x),
         direction=divide(c.d, jnp.where(size > 0, size, 1)),
@@ -300,7 +300,7 @@ def _task_of(c: Control, x: Vector) -> LowerTask:
         drop=jnp.where(is_start, DROP, drop),
         newton_steps=steps,
         relative=relative,
-        residual=jnp.where(c.cross > 0, GRADIENT_ERROR * c.size / cross, jnp.inf),
+        z_error=jnp.where(c.cross_size > 0, GRADIENT_ERROR * c.size / cross_size, jnp.inf),
         value_error=jnp.where(is_start | (c.radius == 0), jnp.inf, value_error * decrease),
     )
 
@@ -318,7 +318,7 @@ def _evaluation(s: LowerSolution, c: Control) -> EvaluatedPoint:
         curvature=s.curvature,
         shift=s.shift,
         has_negative_curvature=s.has_negative_curvature,
-        cross=s.cross,
+        cross_size=s.cross_size,
     )
 
 
