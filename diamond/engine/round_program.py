@@ -241,8 +241,8 @@ def run_round(
         stage_index: int, exchange_index: Any, before: tuple[State, jax.Array, Any]
     ) -> tuple[State, jax.Array, Any]:
         state, spent, link_states = before
-        sample = None
-        if not getattr(stages[stage_index], "ignores_samples", False):
+        sample: Any = None
+        if in_place or not getattr(stages[stage_index], "ignores_samples", False):
             sample = draw_samples(
                 algorithm, problem, key, t, sampling, identities, stage_index, exchange_index
             )
