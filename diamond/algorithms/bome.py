@@ -3,12 +3,8 @@
 Rule: [S] for one agent, ours for several [V].
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
-
-from ..core import pytrees
 from ..core.validation import as_int
-from ..problem import Problem
+from ..schedules.deferred import agent_count
 from ..schedules.step_schedules import Number, step_factor
 from ._composition import Order, Step, Steps, choose
 from .parts import ComposedAlgorithm, Variable
@@ -17,17 +13,6 @@ from .parts.estimators import plain
 from .parts.value_function import Barrier
 
 __all__ = ["bome"]
-
-
-@pytrees.pytree
-@dataclass(frozen=True)
-class Bome(ComposedAlgorithm):
-    """A composed method whose weight lam depends on the number of agents."""
-
-    def specialize(self, problem: Problem) -> Any:
-        """Return the method for this number of agents."""
-        directions = replace(self.directions, joint=getattr(problem, "agents", 1) == 1)
-        return ComposedAlgorithm.specialize(replace(self, directions=directions), problem)
 
 
 def bome(
@@ -49,8 +34,9 @@ def bome(
     The lower level needs no strong convexity, only that gradient steps find its minimum.
     """
     order, s = choose(steps, order, alpha=alpha, beta=beta, delta=delta)
-    return Bome(
-        Barrier(s["delta"], step_factor("eta", eta), as_int("inner", inner, 1)),
+    eta = step_factor("eta", eta)
+    return ComposedAlgorithm(
+        Barrier(s["delta"], eta, as_int("inner", inner, 1), agent_count),
         plain(),
         x=Variable(s["alpha"], tracking(order)),
         y=Variable(s["beta"], local()),

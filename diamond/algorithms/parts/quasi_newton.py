@@ -346,7 +346,6 @@ def _most_rows(context: ResolutionContext) -> ResolvedValue:
 
 
 most_rows = Deferred("_most_rows", _most_rows)  # of an agent of the network
-agents = Deferred("_agents", lambda context: ResolvedValue(context.agents, lasting=True))
 
 
 def _flat_lower(x: Tree, y: Tree) -> Vector:

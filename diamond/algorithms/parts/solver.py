@@ -6,6 +6,7 @@ from typing import Any
 from ...auto.adaptive_optimizers import REST
 from ...core import pytrees
 from ...problem import Problem
+from ...schedules.deferred import agent_count
 from ...schedules.step_schedules import AtLeast, Delayed
 from .._composition import WEIGHT
 from .communication import tracking
@@ -13,7 +14,7 @@ from .composed import ComposedAlgorithm
 from .directions import penalty
 from .estimators import Average
 from .opening import LAM, first_order_opening
-from .quasi_newton import QuasiNewton, agents, most_rows
+from .quasi_newton import QuasiNewton, most_rows
 
 # Share of the whole decrease that one more step may gain at the end.
 TOLERANCES = {"rough": 1e-3, "normal": 1e-5, "exact": 1e-7}
@@ -79,7 +80,7 @@ class Solver(LearnedSolver):
             level = problem.lower_level
             has_minima = level == "personal" and problem.starts_at_random
             opening = first_order_opening(self.batch) if has_minima else None
-            return QuasiNewton(most_rows, agents, self.accuracy, opening, self.batch, level)
+            return QuasiNewton(most_rows, agent_count, self.accuracy, opening, self.batch, level)
         parts = {part.name: getattr(self, part.name) for part in fields(LearnedSolver)}
         return LearnedSolver(**parts).specialize(problem)
 

@@ -22,6 +22,7 @@ from ...core.cost_counter import Cost
 from ...core.pytrees import Tree
 from ...core.sampling import Sample
 from ...problem import Objectives
+from ...schedules.deferred import Deferred
 from ...schedules.step_schedules import Number, Schedule
 from .directions import Carried, DirectionDefaults, DirectionsAndCost, is_large, one_pass
 from .variables import STATIC, Point
@@ -73,15 +74,15 @@ class Barrier(DirectionDefaults):
     """Directions grad f + lam grad q of x and y, with q = g - g(y') and y' constant.
 
     lam = max(eta - <grad f, grad q> / ||grad q||^2, 0) makes <grad q, direction> at least
-    eta ||grad q||^2, so that q decreases (the dynamic barrier). y' are `inner` steps from y. Unless
-    `joint`, the products are those of the y parts: x does not move along the agent's own direction
-    if there are others, and only with these parts lam g_y tends to -f_y for every agent.
+    eta ||grad q||^2, so that q decreases (the dynamic barrier). y' are `inner` steps from y. With
+    several `agents` the products are those of the y parts: x does not move along the agent's own
+    direction then, and only with these parts lam g_y tends to -f_y for every agent.
     """
 
     delta: Schedule
     eta: Number
     inner: int = field(metadata=STATIC)
-    joint: bool = field(default=True, metadata=STATIC)
+    agents: Number | Deferred
     allows_solved_lower_level = False
     variables: ClassVar[str] = "xy"
     splits_levels: ClassVar[bool] = False
@@ -106,9 +107,9 @@ class Barrier(DirectionDefaults):
         f = jax.grad(problem.f, (0, 1))(x, y, sample.upper)
         g_x, g_y = jax.grad(problem.g, (0, 1))(x, y, sample.lower)
         q = pytrees.sub(g_x, jax.grad(problem.g)(x, approached, sample.lower)), g_y
-        part = slice(0 if self.joint else 1, 2)
-        size = pytrees.dot(q[part], q[part])
-        lam = jnp.maximum(self.eta - pytrees.dot(f[part], q[part]) / (size + TINY), 0.0)
+        q_of_products = pytrees.scale(jnp.where(self.agents == 1, 1.0, 0.0), q[0]), q[1]
+        size = pytrees.dot(q_of_products, q_of_products)
+        lam = jnp.maximum(self.eta - pytrees.dot(f, q_of_products) / (size + TINY), 0.0)
         lam = jnp.where(size > TINY, lam, 0.0)
         return Point(*pytrees.axpy(lam, q, f))
 
