@@ -1,16 +1,15 @@
 """Loss monitor: checks the upper loss, and shortens the steps of a run that rolls back.
 
-After rounds 1, 50, 100, 200, ..., every agent evaluates its f_i(x_i, y_i) on its first rows, always
-the same; l is the mean over the agents. The run rolls back if
+Steps without curvature (`auto.adaptive_optimizers`) may grow until y, which is not solved for, no
+longer follows x. So after rounds 1, 50, 100, 200, 300, ..., every agent evaluates f_i(x_i, y_i) on
+its first rows, always the same; l is the mean over the agents. The run rolls back if
 
     l > l_1 + INCREASE (l_1 - least) + TOLERANCE |l_1|,   l_1: after round 1, least: of all checks
 
 to the state with the least l, or to the start, and continues with steps FACTOR times as long.
 Agents that disagree have a lower l than their mean, so l is compared only with the start, where
-they agree. The monitor costs one value of f per check. With a common lower level no agent knows l,
-and with more than MANY agents l is not sent: then nothing is monitored. Steps without curvature
-(`auto.adaptive_optimizers`) are monitored after rounds 1, 50, 100, 200, 300, ..., with a common
-lower level at the agents' own copies of y.
+they agree. The monitor costs one value of f per check. With a common lower level, y is the agent's
+own copy. With more than MANY agents, l is not sent, and nothing is monitored.
 
 The monitor's state is stored with the estimated numbers of a run, so that processes with equal
 numbers act equally: "risen", the number of rises; "shrunk", the factor of all steps of a run whose
@@ -33,19 +32,12 @@ from ..hardware.compiler import compile_fast
 from ..hardware.memory import map_in_groups
 from ..hypergradient.diagnostics.lipschitz import with_scaled_lipschitz
 from ..problem import Objectives, Rows
-from ..schedules.deferred import (
-    OFTEN_MONITORED,
-    Deferred,
-    Measurement,
-    ResolutionContext,
-    ResolvedValue,
-)
+from ..schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue
 
 INCREASE, TOLERANCE = 0.1, 0.05  # relative to the decrease of l, and to l: a rise beyond noise
 FACTOR = 0.25  # of the steps per rollback
 MOST_SHRINKS = 8  # most rollbacks if x or y breaks
-MOST_LOSS_ROLLBACKS = 2  # most rollbacks if l rises, which also happens while y converges
-MOST_FREQUENT_ROLLBACKS = 4  # the same for steps without curvature
+MOST_LOSS_ROLLBACKS = 4  # most rollbacks if l rises, which also happens while y converges
 SAVE_EVERY, SAVED_STATES = 100, 2  # period and number of the latest states saved for rollbacks
 TOO_LARGE = 1e2  # times the start: size of x and y that excludes a state from rollbacks
 EXPLODED = 1e6  # times the start: counts as broken though finite
@@ -80,7 +72,6 @@ def _evaluate(context: ResolutionContext) -> ResolvedValue:
 
 
 loss_monitor = Deferred("_loss_monitor", _evaluate)
-frequent_loss_monitor = Deferred(OFTEN_MONITORED, _evaluate)
 
 
 @compile_fast()
@@ -112,11 +103,6 @@ def record_loss(context: ResolutionContext, loss: float) -> None:
     context.memory[LATEST_LOSSES] = ResolvedValue(np.array([loss, min(least, loss)]))
 
 
-def has_decreased(memory: MonitorMemory) -> bool:
-    """Return whether l was below its start at the last check; False without a check."""
-    return FIRST_LOSS in memory and bool(memory[LATEST_LOSSES].value[0] < memory[FIRST_LOSS].value)
-
-
 def is_lowest(memory: MonitorMemory) -> bool:
     """Return whether l was at its minimum at the last check."""
     return LATEST_LOSSES in memory and bool(
@@ -133,8 +119,7 @@ def loss_increase_message(memory: MonitorMemory) -> str:
         return ""
     loss, least = memory[LATEST_LOSSES].value
     limit = first + INCREASE * (first - least) + TOLERANCE * abs(first)
-    most = MOST_FREQUENT_ROLLBACKS if OFTEN_MONITORED in memory else MOST_LOSS_ROLLBACKS
-    if loss <= limit or rollback_count(memory) == most:
+    if loss <= limit or rollback_count(memory) == MOST_LOSS_ROLLBACKS:
         return ""
     return (
         f"the upper loss is {loss:.4g} on the first rows of each agent, after {least:.4g} at its "
@@ -167,15 +152,13 @@ def largest_norm(point: Tree) -> float:
         return float(squares.max()) ** 0.5
 
 
-def has_exploded(size: float, start: float, last_size: float, loss_has_decreased: bool) -> bool:
+def has_exploded(size: float, start: float, last_size: float) -> bool:
     """Return whether x and y of size `size` count as broken, though finite.
 
-    `start` and `last_size` are the sizes at the start and in the last saved state. If the loss was
-    below its start at the last check (`loss_has_decreased`), x and y may be large, as for small
-    data, and are broken only if they keep growing.
+    `start` and `last_size` are the sizes at the start and in the last saved state, or now if there
+    is none. x and y may be large, as for small data, and are broken only if they keep growing.
     """
-    large = EXPLODED * (1 + start)
-    return not size < (max(large, GROWTH * last_size) if loss_has_decreased else large)
+    return not size < max(EXPLODED * (1 + start), GROWTH * last_size)
 
 
 def rollback_index(sizes: Sequence[float], start: float) -> int:

@@ -77,7 +77,7 @@ def forecast(
         evaluation = _time_calls(lambda: _evaluate(run, rounds), LONG)
         repeats, estimation = 0, _Timing(0.0, 0.0, 1)
         if run.policy.context.needs_reestimation and rounds:
-            repeats = len(reestimation_rounds(rounds, run.policy.memory))
+            repeats = len(reestimation_rounds(rounds))
             estimation = _time_calls(run.reestimate)
     last = run.policy.resolved
     setup_bytes = first.bytes + repeats * (last.bytes - first.bytes) // estimation.calls

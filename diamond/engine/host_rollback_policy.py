@@ -30,10 +30,10 @@ class HostRollbackPolicy(RollbackPolicy):
         stored = self._store(start) if self.is_used else start._replace(state=None)
         super().__init__(stored, [], enabled=enabled)
 
-    def is_lost(self, progress: Progress, loss_has_decreased: bool = False) -> bool:
+    def is_lost(self, progress: Progress) -> bool:
         norm = norm_on_device(progress)
         previous_norm = self.norms[-1] if self.norms else norm
-        return loss_monitor.has_exploded(norm, self.start_norm, previous_norm, loss_has_decreased)
+        return loss_monitor.has_exploded(norm, self.start_norm, previous_norm)
 
     def save_state(self, progress: Progress) -> None:
         super().save_state(self._store(progress))

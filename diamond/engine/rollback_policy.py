@@ -41,13 +41,11 @@ class RollbackPolicy:
         """Return whether the state after t rounds is saved."""
         return self.enabled and t % SAVE_EVERY == 0
 
-    def is_lost(self, progress: Progress, loss_has_decreased: bool = False) -> bool:
+    def is_lost(self, progress: Progress) -> bool:
         """Return whether x and y have outgrown the limit (`loss_monitor.has_exploded`)."""
         norm = largest_norm(progress)
         previous_norm = largest_norm(self.recent[-1]) if self.recent else norm
-        return loss_monitor.has_exploded(
-            norm, largest_norm(self.start), previous_norm, loss_has_decreased
-        )
+        return loss_monitor.has_exploded(norm, largest_norm(self.start), previous_norm)
 
     def save_state(self, progress: Progress) -> None:
         """Save this state; the oldest state other than the start is dropped."""

@@ -90,7 +90,7 @@ def simulate(
             times as large as at the start: to the last multiple of 100 rounds where they were not
             yet large, or further if that fails, with steps a quarter as large, at most eight times.
             Rolled-back rounds stay counted as costs; `resolved` has the factor. None shrinks if
-            alpha is learned and stops if alpha was given. A run that learns alpha always rolls back
+            alpha is learned and stops if alpha was given. A run without curvature always rolls back
             when its objective rises above the start (`diamond.auto.loss_monitor`).
         on_progress: called with a `Snapshot`, from which `resume` continues to the same bits. If y
             is large, its arrays are valid during the call only, since rounds overwrite them.

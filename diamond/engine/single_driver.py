@@ -105,11 +105,8 @@ class SingleDriver(Driver):
 
     def check_finite(self, after: Progress, failed: list[int | None]) -> bool:
         """Accept `after` as the progress; return False if the run rolled back instead."""
-        is_lost = failed[0] is not None or (
-            self.rollback.is_due(int(after.t))
-            and self.rollback.is_lost(after, self.policy.loss_has_decreased)
-        )
-        if is_lost:
+        is_due = self.rollback.is_due(int(after.t))
+        if failed[0] is not None or (is_due and self.rollback.is_lost(after)):
             t = int(after.t) - 1
             if not self._shrink_steps(after, f"x or y is lost in round {t}"):
                 if self.backend.donates:

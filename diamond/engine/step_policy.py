@@ -34,12 +34,12 @@ class StepPolicy:
 
     def is_due(self, t: int) -> bool:
         """Return whether numbers are estimated again after t rounds."""
-        return self.context.needs_reestimation and t in reestimation_rounds(t, self.memory)
+        return self.context.needs_reestimation and t in reestimation_rounds(t)
 
     def stops(self, t: int, rounds: int) -> list[int]:
         """Return later rounds in which numbers are estimated again."""
         return (
-            [r for r in reestimation_rounds(rounds, self.memory) if r > t]
+            [r for r in reestimation_rounds(rounds) if r > t]
             if self.context.needs_reestimation
             else []
         )
@@ -48,11 +48,6 @@ class StepPolicy:
         """Estimate numbers again after t rounds at x and y; `forget` those of a broken run."""
         self.context = self.context.after_rounds(x, y, forget, t)
         self._resolve()
-
-    @property
-    def loss_has_decreased(self) -> bool:
-        """Whether the monitored loss was below its start at the last check."""
-        return loss_monitor.has_decreased(self.memory)
 
     @property
     def loss_is_lowest(self) -> bool:

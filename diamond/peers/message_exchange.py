@@ -135,8 +135,7 @@ class ExchangeRunner:
         step = site_rollback.SIZE_CHECK_STEP + self.agent.first_consensus_step(progress.t)
         maxima = await self._network_maximum(sizes, t, step)
         current, start, before = maxima.tolist()
-        has_decreased = loss_monitor.has_decreased(progress.estimates)
-        if loss_monitor.has_exploded(current, start, before, has_decreased):
+        if loss_monitor.has_exploded(current, start, before):
             raise FloatingPointError(
                 f"{self.name} diverged by round {progress.t - 1}: x or y of a site is "
                 f"{current:.2g} in size, where it began at {start:.2g}; start again with "

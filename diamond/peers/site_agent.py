@@ -88,7 +88,7 @@ class Agent(AgentSetup):
     def needs_reestimation(self, progress: AgentProgress) -> bool:
         """Return whether numbers are to be estimated again in this round."""
         lasting = all(value.lasting for value in progress.estimates.values())
-        return not lasting and progress.t in reestimation_rounds(progress.t, progress.estimates)
+        return not lasting and progress.t in reestimation_rounds(progress.t)
 
     def apply_estimates(self, progress: AgentProgress) -> AgentProgress:
         """Put the numbers estimated earlier into the algorithm."""

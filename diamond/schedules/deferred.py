@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, count, takewhile
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -40,7 +39,6 @@ def select_agent_values(algorithm: Any, agent: Any) -> Any:
 
 
 PAID = "_paid"  # key of the costs of earlier estimates
-OFTEN_MONITORED = "_loss_monitor_often"  # key of a loss that is monitored every 100 rounds
 
 
 class ResolvedValue(NamedTuple):
@@ -177,13 +175,9 @@ class ResolutionContext:
         return not all(resolved.lasting for resolved in self.memory.values())
 
 
-def reestimation_rounds(rounds: int, memory: Mapping[str, ResolvedValue]) -> list[int]:
-    """Return the rounds in which the upper loss is monitored: after 1, 50, 100, 200, ...
-
-    With `OFTEN_MONITORED` in memory, after 1, 50, 100, 200, 300, ...
-    """
-    later = count(100, 100) if OFTEN_MONITORED in memory else (50 * 2**k for k in count(1))
-    return list(takewhile(lambda t: t <= rounds, chain([1, 50], later)))
+def reestimation_rounds(rounds: int) -> list[int]:
+    """Return the rounds up to `rounds` with new estimates: after 1, 50, 100, 200, 300, ..."""
+    return [t for t in (1, 50) if t <= rounds] + list(range(100, rounds + 1, 100))
 
 
 @dataclass(frozen=True)
@@ -192,6 +186,9 @@ class Deferred:
 
     name: str
     compute: Callable[[ResolutionContext], ResolvedValue]
+
+
+agent_count = Deferred("_agents", lambda context: ResolvedValue(context.agents, lasting=True))
 
 
 class ResolvedAlgorithm(NamedTuple):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from fast_compilation import without_optimizations
-from helpers import ESTIMATORS, quad, same_bits
+from helpers import quad, same_bits
 from rollback_scenarios import script_loss_increase
 
 import diamond
@@ -19,7 +19,7 @@ COSTS = ("samples", "gradients", "hvps", "jvps", "bytes")
 SAID = (
     "the upper loss is 9 .*, after 1 at its least and 3 at the start; back to round 50 with steps"
 )
-SOME = diamond.gt_sgd(beta=0.1, batch=4, hypergradient=ESTIMATORS["exact"])  # alpha is open
+SOME = diamond.bome(beta=0.1, batch=4)  # alpha is open, and y is not solved for
 GIVEN = diamond.network.path(3), SOME, ROUNDS
 
 

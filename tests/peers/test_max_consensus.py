@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from crash_cluster import ROUNDS, Cluster, all_killed_every, killed_at, watch_instants
 from fast_compilation import skip_measures, without_optimizations
-from helpers import ESTIMATORS, build, logistic, same_bits
+from helpers import ESTIMATORS, METHODS, build, logistic, same_bits
 from lockstep_agents import NAMES, agents, run_lockstep, stack_states
 
 import diamond
@@ -27,7 +27,7 @@ TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 # A learned step takes decisions (when to solve locally, when the ramp ends), each of which rounding
 # may turn: two programs then differ by more than rounding.
 LEARNED = {"float32": 5e-3, "float64": 1e-8}
-SOME = diamond.gt_sgd(beta=0.1, batch=4, hypergradient=ESTIMATORS["exact"])  # alpha is open
+SOME = diamond.bome(beta=0.1, batch=4)  # alpha is open, and y is not solved for
 VICTIM = 1
 TALKS = 1  # at each look: about the upper loss
 
@@ -65,6 +65,29 @@ def test_numbers_and_trajectory_are_the_simulated_ones(name, precision, monkeypa
         (ends.x, ends.y),
         (TOLERANCE if strict else LEARNED)[precision],
     )
+
+
+STEPS = {"alpha": 0.02, "beta": 0.1, "delta": 0.1, "eta": 0.3, "gamma": 0.3, "theta": 0.3}
+EXACT_MEANS = {"solve"}  # no messages of neighbours: compared elsewhere
+COUNTS_AGENTS = "bome"  # its directions depend on the number of agents, which a site must know
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name != COUNTS_AGENTS))
+        for name in sorted({*METHODS} - EXACT_MEANS)
+    ],
+)
+def test_three_rounds_of_every_method_are_the_simulated_ones(name, monkeypatch):
+    skip_measures(monkeypatch)
+    method = build(name, **STEPS, batch=2, period=4)
+    level = "personal" if "personal" in method.lower_levels else method.lower_levels[0]
+    problem = logistic(lower_level=level)
+    with jax.enable_x64(True):
+        wanted = diamond.simulate(problem, NETWORK, method, 3, every=3)
+        found = run_lockstep(agents(problem, NETWORK, method), 3)
+    close(wanted.state, stack_states(found), 1e-12)
 
 
 @pytest.mark.parametrize("precision", TOLERANCE)
@@ -118,7 +141,7 @@ def team():
 def soon(monkeypatch):
     """The loss is looked at in round 3, and once more at the end; no faults come to this."""
     monkeypatch.setattr(
-        site_agent, "reestimation_rounds", lambda t, _: [r for r in (3, ROUNDS) if r <= t]
+        site_agent, "reestimation_rounds", lambda t: [r for r in (3, ROUNDS) if r <= t]
     )
     monkeypatch.setattr(loss_monitor, "TOLERANCE", 10.0)  # it does not go back
     calm = run_lockstep(team(), ROUNDS)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from ...auto.adaptive_optimizers import is_learned
-from ...auto.loss_monitor import frequent_loss_monitor
+from ...auto.loss_monitor import loss_monitor
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.pytrees import Tree
@@ -167,7 +167,7 @@ class ComposedAlgorithm:
         share = 1.0 if method.y is None else method.y.communication.share_of_step
         if is_learned(method.x.optimizer) and not learned_names(method):
             parts = {f.name: getattr(method, f.name) for f in fields(method)}
-            return AdaptiveAlgorithm(**parts, monitor=frequent_loss_monitor)
+            return AdaptiveAlgorithm(**parts, monitor=loss_monitor)
         return with_learned_steps(method, problem, share)
 
     def without_lower_level(self) -> "ComposedAlgorithm":
@@ -263,6 +263,10 @@ class AdaptiveAlgorithm(ComposedAlgorithm):
             for name, v in self.variables.items()
         }
         return replace(self, **scaled)
+
+    def with_robust_mixing(self) -> "AdaptiveAlgorithm":
+        """Return the method without a monitor of the upper loss, which liars could inflate."""
+        return replace(self, monitor=0.0)
 
     def learned_values(self, state: ComposedState) -> dict[str, Any]:
         """Return step sizes, as recorded in the history."""

@@ -21,7 +21,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...auto.loss_monitor import loss_monitor
 from ...auto.step_rule import TINY
 from ...core import pytrees
 from ...core.pytrees import Tree
@@ -49,7 +48,6 @@ class LearnedStepsAlgorithm:
     method: Any
     share: Any  # steps of y and z on this network, relative to 1 / (MARGIN L)
     caution: Any = 1.0  # above 1 after a rollback: shorter steps
-    monitor: Any = 0.0  # placeholder for the monitor of the upper loss, if any
     level: str = field(default="personal", metadata=STATIC)
     tracks_direction: bool = field(default=True, metadata=STATIC)  # else averages it each round
 
@@ -111,10 +109,9 @@ class LearnedStepsAlgorithm:
     def with_robust_mixing(self) -> "LearnedStepsAlgorithm":
         """Return the method for robust mixing, which does not preserve sums.
 
-        Directions are averaged in every round instead of tracked, so that no error accumulates, and
-        the upper loss, which liars could inflate, is not monitored.
+        Directions are averaged in every round instead of tracked, so that no error accumulates.
         """
-        return replace(self, monitor=0.0, tracks_direction=False)
+        return replace(self, tracks_direction=False)
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
         """Return the numbers that are not learned."""
@@ -169,9 +166,7 @@ def with_learned_steps(method: Any, problem: Problem, share: float) -> Any:
     stable_share: Any = 1.0
     if problem.lower_level == "common":
         stable_share = Deferred("_share_of_beta", partial(_stable_share, share=share))
-    monitored = problem.lower_level != "common" and "alpha" in learned_names(method)
-    monitor: Any = loss_monitor if monitored else 0.0
-    return LearnedStepsAlgorithm(method, stable_share, monitor=monitor, level=problem.lower_level)
+    return LearnedStepsAlgorithm(method, stable_share, level=problem.lower_level)
 
 
 def _stable_share(context: ResolutionContext, share: float) -> ResolvedValue:
