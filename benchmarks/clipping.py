@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond.peers.site_agent import Agent
+from diamond.sites.rounds.site_agent import Agent
 
 SITES, WIDTH = 8, 6
 ALGORITHM = diamond.gt_sgd(0.5, 0.1, 16, diamond.hypergradient.conjugate_gradient(20))
@@ -171,7 +171,7 @@ def clinic(site: int, shift: float) -> diamond.Problem:
 def clinics(rounds: int) -> None:
     """Local losses f_i(x_i, y_i) of the honest sites, and how often the run rolled back."""
     rollbacks = []
-    log = logging.getLogger("diamond.peers")
+    log = logging.getLogger("diamond.sites")
     log.setLevel(logging.WARNING)
     log.addHandler(handler := logging.Handler())
     log.propagate = False
@@ -208,5 +208,5 @@ if __name__ == "__main__":
         clinics(int(sys.argv[2]) if len(sys.argv) > 2 else 300)
         sys.exit()
     jax.config.update("jax_enable_x64", True)
-    logging.getLogger("diamond.peers").setLevel(logging.ERROR)  # it would say who lies
+    logging.getLogger("diamond.sites").setLevel(logging.ERROR)  # it would say who lies
     main(int(sys.argv[1]) if len(sys.argv) > 1 else 150)

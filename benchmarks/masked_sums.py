@@ -34,9 +34,9 @@ import diamond
 from diamond.core.sampling import ExchangeId, key
 from diamond.engine.site_rehearsal import rehearse
 from diamond.network.mixing.lossy_mixer import make_mixer
-from diamond.peers.in_process_transport import InProcessNetwork
-from diamond.peers.wire_format import unpack
 from diamond.records import checkpoint
+from diamond.sites.transport.in_process_transport import InProcessNetwork
+from diamond.sites.transport.wire_format import unpack
 
 PROBLEM = """
 import jax.numpy as jnp

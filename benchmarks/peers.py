@@ -1,4 +1,4 @@
-"""Sites as real processes beside what they could be: `python benchmarks/peers.py [SITES ...]`.
+"""Sites as real processes beside what they could be: `python benchmarks/sites.py [SITES ...]`.
 
 Rings of 2, 3, 5 and 9 sites with messages of 4 kB, 100 kB and 10 MB, GT-SGD in the paper's order.
 Milliseconds of a round, in one run:
@@ -162,7 +162,7 @@ def run_sites(
     way: str = "open",
     more: str = "",
 ) -> tuple[tuple[float, float, float], list[str]]:
-    """The times of `peers`, and the ends of the sites, with the digests of x."""
+    """The times of `sites`, and the ends of the sites, with the digests of x."""
     folder, processes = Path(tempfile.mkdtemp(dir=root)) / "run", []
     bundles = make_bundles(root, folder, sites, rounds, version, way, more)
     relay = None

@@ -1,4 +1,4 @@
-"""The bare floor of a site, for `benchmarks/peers.py`: TLS streams and the compiled round.
+"""The bare floor of a site, for `benchmarks/sites.py`: TLS streams and the compiled round.
 
     python benchmarks/peers_floor.py BUNDLE BYTES ROUNDS
 
@@ -19,10 +19,10 @@ import numpy as np
 import diamond
 from diamond.hardware.compilation_cache import enable_compile_cache
 from diamond.hardware.compiler import run_inline
-from diamond.peers import roster
-from diamond.peers.max_consensus import MaxConsensus
-from diamond.peers.site_agent import Agent
-from diamond.peers.tls import tls_context
+from diamond.sites.identity import roster
+from diamond.sites.rounds.max_consensus import MaxConsensus
+from diamond.sites.rounds.site_agent import Agent
+from diamond.sites.transport.tls import tls_context
 
 sys.path.insert(0, str(Path(__file__).parent))
 from peers import METHOD, PROBLEM

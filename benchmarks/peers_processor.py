@@ -13,12 +13,12 @@ from pathlib import Path
 
 import diamond
 from diamond.hardware.compiler import run_inline
-from diamond.peers import certificate_authority, roster
-from diamond.peers.node import Node
-from diamond.peers.rpc import RpcClient
-from diamond.peers.server import Server
-from diamond.peers.site_agent import Agent
-from diamond.peers.wire_format import max_frame_bytes
+from diamond.sites.identity import certificate_authority, roster
+from diamond.sites.rounds.node import Node
+from diamond.sites.rounds.site_agent import Agent
+from diamond.sites.transport.rpc import RpcClient
+from diamond.sites.transport.server import Server
+from diamond.sites.transport.wire_format import max_frame_bytes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from peers import METHOD, PROBLEM

@@ -17,14 +17,14 @@ from functools import partial
 from pathlib import Path
 
 import diamond
-from diamond.peers import certificate_authority, roster
-from diamond.peers.node import Node
-from diamond.peers.rpc import RpcClient
-from diamond.peers.server import Server
-from diamond.peers.signed_messages import sign_messages
-from diamond.peers.signed_statement import StatementSigner, digest_of
-from diamond.peers.site_agent import Agent
-from diamond.peers.wire_format import max_frame_bytes
+from diamond.sites.identity import certificate_authority, roster
+from diamond.sites.rounds.node import Node
+from diamond.sites.rounds.site_agent import Agent
+from diamond.sites.transport.rpc import RpcClient
+from diamond.sites.transport.server import Server
+from diamond.sites.transport.wire_format import max_frame_bytes
+from diamond.sites.trust.signed_messages import sign_messages
+from diamond.sites.trust.signed_records import StatementSigner, digest_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parent))

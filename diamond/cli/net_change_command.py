@@ -31,8 +31,8 @@ def change(
     with report_site_errors():
         from ..config.federation_file import load
         from ..config.validation_errors import BadExperiment, Mistake, value_errors_as_mistakes
-        from ..peers.roster import load_roster
-        from ..peers.roster_signing import change_members
+        from ..sites.identity.roster import load_roster
+        from ..sites.identity.roster_signing import change_members
 
         federation, old = load(file), load_roster(folder)
         terms = federation.terms()

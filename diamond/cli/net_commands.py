@@ -83,8 +83,8 @@ def init(
     """Create a federation: its certificate authority, and one bundle for each site."""
     with report_errors():
         require_net_packages()
-        from ..peers.agent_programs import CLIP_WARNING
-        from ..peers.certificate_authority import create_federation
+        from ..sites.identity.certificate_authority import create_federation
+        from ..sites.rounds.agent_programs import CLIP_WARNING
 
         federation = _load_for(file, out)
         if federation.clip is not None:
@@ -159,13 +159,13 @@ def start(
         from ..config.federation_file import build_roster_network, origin
         from ..engine.site_rehearsal import run
         from ..hardware.compiler import run_inline
-        from ..peers.sent_record import forget_run, record_path
-        from ..peers.timeouts import Timeouts
-        from ..peers.warm_restart import prepare_folder
         from ..privacy.ledger import check_earlier_run
         from ..privacy.private_runs import describe_noise
         from ..records.folder_recovery import unused_path
         from ..records.write_check import check_writable
+        from ..sites.memory.sent_record import forget_run, record_path
+        from ..sites.rounds.warm_restart import prepare_folder
+        from ..sites.transport.timeouts import Timeouts
         from .net_progress import show_site_progress
 
         run_inline()

@@ -41,15 +41,15 @@ def doctor(
         from ..network.comparison_paths import describe_comparison
         from ..network.liars import describe_defense
         from ..network.mask_limits import describe_masks
-        from ..peers.deadline_setting import describe_policy
-        from ..peers.edge_check import check_edges
-        from ..peers.handshake import compute_digests
-        from ..peers.operator_address import operator_address
-        from ..peers.resource_estimate import estimate_resources
-        from ..peers.routes import describe_route
-        from ..peers.site_agent import Agent
-        from ..peers.timeouts import Timeouts
         from ..privacy.private_runs import describe_noise
+        from ..sites.identity.handshake import compute_digests
+        from ..sites.rounds.resource_estimate import estimate_resources
+        from ..sites.rounds.round_deadline import describe_policy
+        from ..sites.rounds.site_agent import Agent
+        from ..sites.transport.edge_check import check_edges
+        from ..sites.transport.operator_queries import operator_address
+        from ..sites.transport.routes import describe_route
+        from ..sites.transport.timeouts import Timeouts
 
         digests: dict[str, str] = {}
         if problem or federation.problem:

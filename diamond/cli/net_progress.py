@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..metrics.display import MIN_PAUSE, format_duration
-from ..peers.node import Node
+from ..sites.rounds.node import Node
 from .app import STARTED, print_message
 
 REPORT_SECONDS = 10.0  # seconds between messages about a neighbour that is awaited

@@ -23,8 +23,8 @@ def proof(
 ) -> None:
     """Verify offline that a site signed two different messages for one exchange."""
     with report_site_errors():
-        from ..peers.equivocation_proof import BadProof, read_proof
-        from ..peers.roster import CA
+        from ..sites.identity.roster import CA
+        from ..sites.trust.equivocation_proof import BadProof, read_proof
 
         certificate = (authority / CA if authority.is_dir() else authority).read_bytes()
         try:

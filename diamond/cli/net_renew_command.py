@@ -25,8 +25,8 @@ def renew(
 ) -> None:
     """Issue new keys, certificates and a roster that lists them; running sites take them up."""
     with report_site_errors():
-        from ..peers.certificate_authority import renew_keys
-        from ..peers.roster import load_roster
+        from ..sites.identity.certificate_authority import renew_keys
+        from ..sites.identity.roster import load_roster
 
         bundles = renew_keys(folder, site, days, 0.0 if revoke else 3600.0 * overlap)
         roster = load_roster(folder)

@@ -16,8 +16,8 @@ from .app import BAD_INPUT, DIVERGED, FAILED, INTERRUPTED, print_message, report
 if TYPE_CHECKING:
     from ..config.components import Component
     from ..config.federation_file import Federation
-    from ..peers.roster import Bundle
     from ..problem import Problem
+    from ..sites.identity.roster import Bundle
 
 BundleFolder = Annotated[
     Path, typer.Argument(help="Folder of this site's bundle, from `diamond net init`.")
@@ -53,8 +53,8 @@ def load_site(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
 
     from ..config.federation_file import from_terms
     from ..hardware.compilation_cache import enable_compile_cache
-    from ..peers.roster import check_expiry, load_bundle
-    from ..peers.site_names import replace_agent_numbers
+    from ..sites.identity.roster import check_expiry, load_bundle
+    from ..sites.identity.site_names import replace_agent_numbers
 
     enable_compile_cache()
     site = load_bundle(bundle)
@@ -65,7 +65,7 @@ def load_site(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
     fixed = roster.federation, roster.terms, sites, roster.all_relays
     federation = from_terms(*fixed, is_checked=bool(roster.epochs))
     if federation.clip is not None:
-        from ..peers.agent_programs import CLIP_WARNING
+        from ..sites.rounds.agent_programs import CLIP_WARNING
 
         print_message(CLIP_WARNING, "yellow")
     names = {member.number: member.name for member in site.roster.members}
@@ -123,16 +123,16 @@ def report_site_errors() -> Iterator[None]:
     """Report errors as `report_errors` does, those of sites included."""
     with report_errors():
         require_net_packages()
-        from ..peers.call_errors import Refused, RunFailed
-        from ..peers.edge_journal import DamagedJournal
-        from ..peers.equivocation_proof import BadProof
-        from ..peers.roster import BadBundle
-        from ..peers.shutdown import Halted
-        from ..peers.site_checkpoint import OtherRun
-        from ..peers.timeouts import NeighbourTimeout
         from ..privacy.ledger import BudgetExhausted, LedgerMismatch
         from ..privacy.private_runs import PrivacyRefusal
         from ..records.write_check import DiskFull
+        from ..sites.identity.roster import BadBundle
+        from ..sites.memory.edge_journal import DamagedJournal
+        from ..sites.memory.site_checkpoint import OtherRun
+        from ..sites.rounds.shutdown import Halted
+        from ..sites.transport.errors import Refused, RunFailed
+        from ..sites.transport.timeouts import NeighbourTimeout
+        from ..sites.trust.equivocation_proof import BadProof
 
         try:
             yield

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..metrics.site_status import NoStatus, SiteStatus, SiteStatuses
-    from ..peers.roster import Bundle
+    from ..sites.identity.roster import Bundle
 
 
 @net.command()
@@ -36,9 +36,12 @@ def status(
 ) -> None:
     """Print the round of this site and of its neighbours, or of all; and whom they wait for."""
     with report_site_errors():
-        from ..peers.operator_address import operator_address
-        from ..peers.roster import load_bundle
-        from ..peers.site_queries import query_federation, query_members
+        from ..sites.identity.roster import load_bundle
+        from ..sites.transport.operator_queries import (
+            operator_address,
+            query_federation,
+            query_members,
+        )
 
         site = load_bundle(bundle)
         place, members = operator_address(bundle, site, listen), [site.me, *site.neighbours]
@@ -74,9 +77,8 @@ def stop(
 ) -> None:
     """Stop this site after its round, with a checkpoint; the other sites keep running."""
     with report_site_errors():
-        from ..peers.operator_address import operator_address
-        from ..peers.roster import load_bundle
-        from ..peers.site_queries import query_members
+        from ..sites.identity.roster import load_bundle
+        from ..sites.transport.operator_queries import operator_address, query_members
 
         site = load_bundle(bundle)
         place = operator_address(bundle, site, listen)

@@ -17,9 +17,9 @@ from pydantic import (
 
 from ..interface.traffic import check_masked_sums
 from ..network import Network
-from ..peers.deadline_setting import parse_deadline
-from ..peers.reachability import reachability_mistakes
 from ..records.manifest import RunOrigin
+from ..sites.rounds.round_deadline import parse_deadline
+from ..sites.transport.reachability import reachability_mistakes
 from .components import Component, count_agents, mask_network, read_algorithm, read_network
 from .experiment_file import read_toml
 from .privacy_section import PrivacySection

@@ -14,20 +14,20 @@ from ..interface.member_changes import check_member_changes
 from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..network.membership_epochs import Epoch
-from ..peers.agent_programs import CLIP_WARNING
-from ..peers.epoch_run import EpochRun, make_epoch_node
-from ..peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
-from ..peers.node import MissingPolicy, Node
-from ..peers.round_progress import AgentProgress
-from ..peers.site_agent import Agent, LocalMeasure
-from ..peers.site_run_folder import SiteRunFolder
-from ..peers.timeouts import Timeouts
 from ..privacy.ledger import read_or_create_key
 from ..privacy.private_runs import PrivacyRefusal, privacy_of, with_secret
 from ..problem import Problem
 from ..records.folder_writer import Writer
 from ..records.manifest import RunOrigin
 from ..records.write_check import check_writable
+from ..sites.memory.site_run_folder import SiteRunFolder
+from ..sites.rounds.agent_programs import CLIP_WARNING
+from ..sites.rounds.epoch_run import EpochRun, make_epoch_node
+from ..sites.rounds.node import MissingPolicy, Node
+from ..sites.rounds.round_progress import AgentProgress
+from ..sites.rounds.site_agent import Agent, LocalMeasure
+from ..sites.transport.in_process_transport import InProcessNetwork, run_inline, run_simulated
+from ..sites.transport.timeouts import Timeouts
 from .simulate import check_network_kind
 
 
@@ -90,18 +90,18 @@ def run(
         listen: address to listen at if not that of the roster, as behind a mapped port. A site
             without an address in the roster listens on loopback, for its operator's commands.
         missing: "continue" makes rounds without neighbours that have been silent for `limits.round`
-            seconds (`peers.edge_states`).
+            seconds (`sites.rounds.edge_states`).
         clip: bounds the influence of a neighbour's message to this multiple of the usual.
         metrics: port on this machine, open to local programs only, for Prometheus.
         measure: "cheap" never solves the lower level.
         share_loss: let all sites of the federation see the local loss (`net status --all`); a
             private run refuses it.
         deadline: seconds, or text such as "1.5 median", after which a round continues without a
-            late neighbour (`peers.round_deadline`); needs missing="continue".
-        signed: sign all messages and compare what neighbours received (`peers.signed_messages`);
-            equal at all sites.
+            late neighbour (`sites.rounds.round_deadline`); needs missing="continue".
+        signed: sign all messages and compare what neighbours received
+            (`sites.trust.signed_messages`); equal at all sites.
         build_network: makes a network of its table in a roster that changes the members
-            (`peers.roster_acceptance`); `network` is that of round 0.
+            (`sites.identity.roster_acceptance`); `network` is that of round 0.
 
     Returns:
         The progress, once this agent and all its neighbours have finished, or this agent has left.
@@ -112,20 +112,20 @@ def run(
         FloatingPointError: this agent diverged and may not roll back.
         RunFailed: another agent diverged and may not roll back.
     """
-    from ..peers.credentials import Credentials
-    from ..peers.mask_keys import SiteIdentity
-    from ..peers.metrics_endpoint import serve_metrics
-    from ..peers.operator_address import LOOPBACK, publish_operator_address
-    from ..peers.overview import StatusCollector
-    from ..peers.resource_estimate import estimate_resources
-    from ..peers.roster import BadBundle, load_bundle
-    from ..peers.roster_acceptance import RosterAcceptance, roster_epochs
-    from ..peers.rpc import RpcClient
-    from ..peers.sent_record import record_path
-    from ..peers.server import Server
-    from ..peers.signed_messages import sign_messages
-    from ..peers.signed_statement import StatementSigner
-    from ..peers.wire_format import max_frame_bytes
+    from ..sites.identity.credentials import Credentials
+    from ..sites.identity.roster import BadBundle, load_bundle
+    from ..sites.identity.roster_acceptance import RosterAcceptance, roster_epochs
+    from ..sites.memory.sent_record import record_path
+    from ..sites.rounds.overview import StatusCollector
+    from ..sites.rounds.resource_estimate import estimate_resources
+    from ..sites.transport.metrics_endpoint import serve_metrics
+    from ..sites.transport.operator_queries import LOOPBACK, publish_operator_address
+    from ..sites.transport.rpc import RpcClient
+    from ..sites.transport.server import Server
+    from ..sites.transport.wire_format import max_frame_bytes
+    from ..sites.trust.mask_keys import SiteIdentity
+    from ..sites.trust.signed_messages import sign_messages
+    from ..sites.trust.signed_records import StatementSigner
 
     _check(rounds, seed, every)
     _check_changes(problem, network, algorithm, missing, deadline)

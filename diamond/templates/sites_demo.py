@@ -23,8 +23,8 @@ from ..config.federation_file import Federation, validate
 from ..core import pytrees
 from ..engine.simulate import simulate
 from ..gallery import meta_learning
-from ..peers.certificate_authority import create_federation
 from ..records import checkpoint
+from ..sites.identity.certificate_authority import create_federation
 from . import demo_experiment
 
 NAME, SITES, KILLED_SITE = "demo-peers", ("north", "east", "south", "west", "centre"), "south"

@@ -17,10 +17,11 @@ from tls_sites import ports
 from diamond.config.federation_file import load
 from diamond.config.validation_errors import BadExperiment
 from diamond.engine.site_rehearsal import rehearse
-from diamond.peers import reachability, roster
-from diamond.peers.edge_check import check_edges
-from diamond.peers.timeouts import Timeouts
-from diamond.peers.worker_thread import run_in_thread
+from diamond.sites.identity import roster
+from diamond.sites.transport import reachability
+from diamond.sites.transport.edge_check import check_edges
+from diamond.sites.transport.timeouts import Timeouts
+from diamond.sites.transport.worker_thread import run_in_thread
 
 
 def test_a_bundle_holds_what_its_site_needs_and_no_other_key(trial):

@@ -18,7 +18,7 @@ LIAR = """
 import sys
 sys.path.insert(0, {support!r})
 from two_faced_site import TwoFaced
-import diamond.peers.epoch_run as sites
+import diamond.sites.rounds.epoch_run as sites
 sites.Node = TwoFaced
 from diamond.cli import app
 app()

@@ -13,13 +13,13 @@ from lockstep_agents import run_lockstep
 from tls_sites import SHORT_TIMEOUTS, federation, largest_layout, refusal, running_site
 
 from diamond.cli.net_status_commands import _format_answer
-from diamond.peers import certificate_authority, roster
-from diamond.peers.call_errors import Refused, Unreachable
-from diamond.peers.rpc import RpcClient
-from diamond.peers.shutdown import Halted
-from diamond.peers.site_queries import query_members
-from diamond.peers.wire_format import max_frame_bytes, pack
 from diamond.records.folder_recovery import REQUIRED_KEYS
+from diamond.sites.identity import certificate_authority, roster
+from diamond.sites.rounds.shutdown import Halted
+from diamond.sites.transport.errors import Refused, Unreachable
+from diamond.sites.transport.operator_queries import query_members
+from diamond.sites.transport.rpc import RpcClient
+from diamond.sites.transport.wire_format import max_frame_bytes, pack
 
 
 @pytest.fixture

@@ -18,14 +18,14 @@ from diamond.cli import net_site_setup
 from diamond.cli.net_progress import show_site_progress
 from diamond.cli.net_status_commands import _format_answer, _print_overview
 from diamond.engine.site_rehearsal import rehearse
-from diamond.peers import roster
-from diamond.peers.call_errors import Refused, RunFailed, RunMismatch
-from diamond.peers.neighbour_status import NeighbourStatus
-from diamond.peers.server import Server
-from diamond.peers.site_queries import query_members
-from diamond.peers.timeouts import NeighbourTimeout, WaitRecord
-from diamond.peers.wire_format import pack
 from diamond.records.write_check import DiskFull
+from diamond.sites.identity import roster
+from diamond.sites.rounds.neighbour_status import NeighbourStatus
+from diamond.sites.transport.errors import Refused, RunFailed, RunMismatch
+from diamond.sites.transport.operator_queries import query_members
+from diamond.sites.transport.server import Server
+from diamond.sites.transport.timeouts import NeighbourTimeout, WaitRecord
+from diamond.sites.transport.wire_format import pack
 
 
 @pytest.mark.parametrize(

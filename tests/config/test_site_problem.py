@@ -12,8 +12,8 @@ from diamond.config import experiment_file as config
 from diamond.config import federation_file
 from diamond.config.site_problem import read_site_problem
 from diamond.config.validation_errors import BadExperiment
-from diamond.peers.handshake import compute_digests
-from diamond.peers.site_agent import Agent
+from diamond.sites.identity.handshake import compute_digests
+from diamond.sites.rounds.site_agent import Agent
 
 SITES = {"north": ["no", "yes"], "south": ["yes"]}  # one has no row of a class
 FILE = """

@@ -35,7 +35,7 @@ LAYERS = [
     "metrics",  # what is measured and said of a run while it is made
     "theory",  # the paper's theory as numbers
     "report",  # from run folders to a page
-    "peers",  # agents as processes of their own
+    "sites",  # agents as processes of their own
     "engine",  # how rounds are run
     "config",  # TOML files as validated objects: experiments, federations and their parts
     "experiment",  # experiments as runs on disk: plan, execute, resume, compare, load
@@ -54,7 +54,7 @@ APART = ["algorithms", "gallery", "engine", "data", "network"]
 MODULES = sorted(ROOT.rglob("*.py"))
 OPTIONAL = {"matplotlib", "PIL", "pooch", "platformdirs", "tqdm", "optax"}
 OPTIONAL |= {"tensorboardX", "mlflow", "wandb", "torch", "torchax", "dp_accounting"}
-PEERS = {"msgpack", "cryptography"}  # of diamond/peers, which the package does not import
+SITE_PACKAGES = {"msgpack", "cryptography"}  # of diamond/sites, which the package does not import
 
 
 def unit(parts):
@@ -109,7 +109,7 @@ def test_imports_point_downwards(path):
         assert LEVEL[other] < LEVEL[mine], f"{path.name} imports diamond.{'.'.join(parts)}"
         both = mine in APART and other in APART and mine != "engine"
         assert not both, f"diamond.{mine} must not know diamond.{other}"
-        runs = mine in ("engine", "peers")
+        runs = mine in ("engine", "sites")
         assert not runs or other not in ("algorithms", "gallery", "data")
 
 
@@ -140,4 +140,4 @@ def test_what_is_optional_is_not_imported_with_the_package():
             names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
             roots = {name.split(".")[0] for name in names}
             assert not roots & OPTIONAL, path
-            assert not roots & PEERS or owner(path) == "peers", path
+            assert not roots & SITE_PACKAGES or owner(path) == "sites", path

@@ -241,7 +241,7 @@ def test_a_prox_needs_balanced_weights_and_the_theory_symmetric_ones():
 
 
 def test_peers_take_links_both_ways_only():
-    from diamond.peers.site_agent import Agent
+    from diamond.sites.rounds.site_agent import Agent
 
     with pytest.raises(ValueError, match="sites ask each other both ways"):
         Agent(quad(agents=1), ONE_WAY["digraph"], diamond.dsgd(), 0)

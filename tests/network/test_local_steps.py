@@ -12,7 +12,7 @@ from diamond.config.components import read_network
 from diamond.config.federation_file import validate
 from diamond.config.validation_errors import BadExperiment
 from diamond.engine.site_rehearsal import rehearse
-from diamond.peers.local_measures import bytes_sent
+from diamond.sites.rounds.local_measures import bytes_sent
 
 RING = diamond.network.ring(4)
 EVERY = RING.every(3)

@@ -15,8 +15,8 @@ from lockstep_agents import run_lockstep
 
 import diamond
 from diamond.core.sampling import draw, key
-from diamond.peers.site_agent import Agent
 from diamond.privacy.accountant import epsilon_after
+from diamond.sites.rounds.site_agent import Agent
 
 SIZE, HIDDEN, ROWS, ROUNDS, ALPHA = 60, 3, 12, 6, 0.1
 

@@ -14,10 +14,10 @@ from fast_compilation import skip_loss_checks, without_optimizations
 import diamond
 from diamond import catalogue, hypergradient, schedule
 from diamond.network import channels
-from diamond.peers import node as nodes
-from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
-from diamond.peers.site_agent import Agent
 from diamond.records.run_inputs import check_same
+from diamond.sites.rounds import node as nodes
+from diamond.sites.rounds.site_agent import Agent
+from diamond.sites.transport.in_process_transport import InProcessNetwork, run_inline, run_simulated
 
 FOLDERS = Path(__file__).with_name("written_before")
 EXPECTED = json.loads((FOLDERS / "expected.json").read_text())  # x and y after 24 rounds

@@ -10,10 +10,10 @@ from helpers import quad
 from lockstep_agents import agents, build_algorithm
 
 import diamond
-from diamond.peers.call_errors import Unreachable
-from diamond.peers.in_process_transport import InProcessNetwork, run_simulated
-from diamond.peers.node import Node
-from diamond.peers.timeouts import Timeouts
+from diamond.sites.rounds.node import Node
+from diamond.sites.transport.errors import Unreachable
+from diamond.sites.transport.in_process_transport import InProcessNetwork, run_simulated
+from diamond.sites.transport.timeouts import Timeouts
 
 ROUNDS, EVERY, WORK_SECONDS = 12, 3, 1.0  # WORK_SECONDS: of one computation
 LIMITS = Timeouts(connect=1.0, round=4.0, give_up=900.0)

@@ -12,9 +12,9 @@ from lockstep_agents import with_own_rows
 import diamond
 from diamond.core import cost_counter
 from diamond.network import changing, path, ring
-from diamond.peers.epoch_run import EpochRun, make_epoch_node
-from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
-from diamond.peers.site_agent import Agent
+from diamond.sites.rounds.epoch_run import EpochRun, make_epoch_node
+from diamond.sites.rounds.site_agent import Agent
+from diamond.sites.transport.in_process_transport import InProcessNetwork, run_inline, run_simulated
 
 # Agent 4 joins in round 4, agent 1 leaves in round 9, agent 5 joins and 0 leaves in round 13.
 MEMBERS = {0: [0, 1, 2, 3], 4: [0, 1, 2, 3, 4], 9: [0, 2, 3, 4], 13: [2, 3, 4, 5]}

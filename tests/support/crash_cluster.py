@@ -11,14 +11,14 @@ from helpers import quad
 from lockstep_agents import agents, build_algorithm
 
 import diamond
-from diamond.peers.call_errors import Unreachable
-from diamond.peers.in_process_transport import InProcessNetwork, run_inline, run_simulated
-from diamond.peers.message_exchange import ExchangeRunner
-from diamond.peers.node import Node
-from diamond.peers.service import Service
-from diamond.peers.site_agent import Agent
-from diamond.peers.timeouts import Timeouts
 from diamond.records import checkpoint
+from diamond.sites.rounds.message_exchange import ExchangeRunner
+from diamond.sites.rounds.node import Node
+from diamond.sites.rounds.service import Service
+from diamond.sites.rounds.site_agent import Agent
+from diamond.sites.transport.errors import Unreachable
+from diamond.sites.transport.in_process_transport import InProcessNetwork, run_inline, run_simulated
+from diamond.sites.transport.timeouts import Timeouts
 
 ROUNDS, EVERY, DOWN_SECONDS = 7, 2, 3.0
 AGENT_METHODS = "resolve_deferred outgoing_arrays compute finish_exchange finish_round".split()

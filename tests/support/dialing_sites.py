@@ -5,15 +5,15 @@ import contextlib
 from crash_cluster import EVERY, ROUNDS, team
 from tls_sites import NETWORK, SHORT_TIMEOUTS, largest_layout, ports
 
-from diamond.peers import certificate_authority, roster
-from diamond.peers.audit import Audit
-from diamond.peers.credentials import as_credentials
-from diamond.peers.node import Node
-from diamond.peers.relay import RelayLimits
-from diamond.peers.relay_server import RelayServer
-from diamond.peers.rpc import RpcClient
-from diamond.peers.server import Server
-from diamond.peers.wire_format import max_frame_bytes
+from diamond.sites.identity import certificate_authority, roster
+from diamond.sites.identity.credentials import as_credentials
+from diamond.sites.rounds.node import Node
+from diamond.sites.transport.audit import Audit
+from diamond.sites.transport.relay import RelayLimits
+from diamond.sites.transport.relay_server import RelayServer
+from diamond.sites.transport.rpc import RpcClient
+from diamond.sites.transport.server import Server
+from diamond.sites.transport.wire_format import max_frame_bytes
 
 
 def found(folder, listening, relays=None, network=NETWORK):

@@ -9,10 +9,10 @@ from fast_compilation import skip_loss_checks
 from helpers import ALGORITHMS, ESTIMATORS, build
 
 from diamond.auto import loss_monitor
-from diamond.peers.max_consensus import MaxConsensus, NotAgreed
-from diamond.peers.site_agent import Agent
-from diamond.peers.site_rollback import roll_back_to_lowest
 from diamond.problem import Problem
+from diamond.sites.memory.site_rollback import roll_back_to_lowest
+from diamond.sites.rounds.max_consensus import MaxConsensus, NotAgreed
+from diamond.sites.rounds.site_agent import Agent
 
 OPTIONS = dict(alpha=0.05, beta=0.2, eta=0.3, gamma=0.3, batch=3, period=4)
 

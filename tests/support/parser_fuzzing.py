@@ -17,36 +17,43 @@ from frame_fuzzing import ARRAYS, ENVELOPE, FRAME, LAYOUT, mutate, reseal
 from tls_sites import NETWORK
 
 import diamond
-from diamond.peers import edge_votes, message_store, metrics_endpoint, roster, wire_format
-from diamond.peers.audit import Audit
-from diamond.peers.call_errors import Refused
-from diamond.peers.certificate_authority import create_federation
-from diamond.peers.credentials import Credentials
-from diamond.peers.edge_journal import UP, DamagedJournal, EdgeJournal
-from diamond.peers.equivocation_proof import BadProof, check_proof, read_proof, write_proof
-from diamond.peers.handshake import describe_differences
-from diamond.peers.in_process_transport import run_inline
-from diamond.peers.mask_keys import CONTEXT, MaskKeys, SiteIdentity
-from diamond.peers.membership import verify_certificate
-from diamond.peers.neighbour_status import validate_status
-from diamond.peers.overview import new_query, sign_status, verify_status
-from diamond.peers.reachability import all_neighbours
-from diamond.peers.receipts import Receipts, read_receipts
-from diamond.peers.relay_handshake import _signed_bytes, encode_hello, verify_hello
-from diamond.peers.roster import BadBundle, SignedRoster, load_signed_roster, save_accepted
-from diamond.peers.roster_acceptance import _decode as decode_roster_header
-from diamond.peers.roster_acceptance import encode_roster
-from diamond.peers.roster_signing import change_members
-from diamond.peers.sent_record import SentRecord
-from diamond.peers.service import Service
-from diamond.peers.signed_messages import SignedMessages
-from diamond.peers.signed_records import sign_record
-from diamond.peers.signed_statement import SIGNATURE_ALGORITHM, StatementSigner, digest_of
-from diamond.peers.site_checkpoint import FINISHED_FILE, OtherRun, load_finished
-from diamond.peers.timeouts import Timeouts
-from diamond.peers.wire_format import FrameError
 from diamond.records import checkpoint
 from diamond.records.checkpoint import DamagedCheckpoint
+from diamond.sites.identity import roster
+from diamond.sites.identity.certificate_authority import create_federation
+from diamond.sites.identity.credentials import Credentials
+from diamond.sites.identity.handshake import describe_differences
+from diamond.sites.identity.membership import verify_certificate
+from diamond.sites.identity.roster import BadBundle, SignedRoster, load_signed_roster, save_accepted
+from diamond.sites.identity.roster_acceptance import _decode as decode_roster_header
+from diamond.sites.identity.roster_acceptance import encode_roster
+from diamond.sites.identity.roster_signing import change_members
+from diamond.sites.memory import edge_journal as edge_votes
+from diamond.sites.memory import message_store
+from diamond.sites.memory.edge_journal import UP, DamagedJournal, EdgeJournal
+from diamond.sites.memory.receipts import Receipts, read_receipts
+from diamond.sites.memory.sent_record import SentRecord
+from diamond.sites.memory.site_checkpoint import FINISHED_FILE, OtherRun, load_finished
+from diamond.sites.rounds.neighbour_status import validate_status
+from diamond.sites.rounds.overview import new_query, sign_status, verify_status
+from diamond.sites.rounds.service import Service
+from diamond.sites.transport import metrics_endpoint, wire_format
+from diamond.sites.transport.audit import Audit
+from diamond.sites.transport.errors import Refused
+from diamond.sites.transport.in_process_transport import run_inline
+from diamond.sites.transport.reachability import all_neighbours
+from diamond.sites.transport.relay_handshake import _signed_bytes, encode_hello, verify_hello
+from diamond.sites.transport.timeouts import Timeouts
+from diamond.sites.transport.wire_format import FrameError
+from diamond.sites.trust.equivocation_proof import BadProof, check_proof, read_proof, write_proof
+from diamond.sites.trust.mask_keys import CONTEXT, MaskKeys, SiteIdentity
+from diamond.sites.trust.signed_messages import SignedMessages
+from diamond.sites.trust.signed_records import (
+    SIGNATURE_ALGORITHM,
+    StatementSigner,
+    digest_of,
+    sign_record,
+)
 
 RUN = "ab" * 32
 DEEP, HUGE = "@deep@", "@huge@"  # written as what no packer writes

@@ -11,9 +11,9 @@ import os
 import sys
 
 from diamond import cli
-from diamond.peers.site_agent import Agent
 from diamond.problem import loss_validation
 from diamond.records import checkpoint
+from diamond.sites.rounds.site_agent import Agent
 
 
 def main(phase, round, out, back, *words):

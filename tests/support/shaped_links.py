@@ -12,12 +12,12 @@ from tls_sites import ports
 
 import diamond
 from diamond.network.links.resending import PACKET
-from diamond.peers import certificate_authority, roster
-from diamond.peers.node import Node
-from diamond.peers.rpc import RpcClient
-from diamond.peers.server import Server
-from diamond.peers.timeouts import Timeouts
-from diamond.peers.wire_format import max_frame_bytes
+from diamond.sites.identity import certificate_authority, roster
+from diamond.sites.rounds.node import Node
+from diamond.sites.transport.rpc import RpcClient
+from diamond.sites.transport.server import Server
+from diamond.sites.transport.timeouts import Timeouts
+from diamond.sites.transport.wire_format import max_frame_bytes
 
 SIZE = 2_000  # numbers in x; a message has twice as many, less than the window of HTTP/2
 NETWORK = diamond.network.path(3)

@@ -13,7 +13,7 @@ import numpy as np
 from proxy import Proxy
 
 from diamond import network
-from diamond.peers import certificate_authority
+from diamond.sites.identity import certificate_authority
 
 NAMES = ["north", "south", "west"]  # a path: the one in the middle is the victim
 VICTIM = "south"

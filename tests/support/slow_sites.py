@@ -17,8 +17,8 @@ import numpy as np
 from site_faults import ports
 
 import diamond
-from diamond.peers.journal_replay import recorded_network
 from diamond.records import checkpoint
+from diamond.sites.memory.edge_journal import recorded_network
 
 SIZE, SLOW = 8, 2  # numbers in x, and the slow site
 HERE = Path(__file__).parents[2]
@@ -117,8 +117,8 @@ def simulate(count, rounds, every, order, folders=None):
 def main(seconds, *words):
     """The command, with a computation that takes longer."""
     from diamond import cli
-    from diamond.peers.site_agent import Agent
     from diamond.problem import loss_validation
+    from diamond.sites.rounds.site_agent import Agent
 
     original = Agent.compute
 

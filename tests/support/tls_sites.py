@@ -8,13 +8,13 @@ import pytest
 from crash_cluster import EVERY, ROUNDS, team
 
 import diamond
-from diamond.peers import certificate_authority, roster
-from diamond.peers.call_errors import Refused, Unreachable
-from diamond.peers.node import Node
-from diamond.peers.rpc import RpcClient
-from diamond.peers.server import Server
-from diamond.peers.timeouts import Timeouts
-from diamond.peers.wire_format import MessageRequest, encode_request, max_frame_bytes
+from diamond.sites.identity import certificate_authority, roster
+from diamond.sites.rounds.node import Node
+from diamond.sites.transport.errors import Refused, Unreachable
+from diamond.sites.transport.rpc import RpcClient
+from diamond.sites.transport.server import Server
+from diamond.sites.transport.timeouts import Timeouts
+from diamond.sites.transport.wire_format import MessageRequest, encode_request, max_frame_bytes
 
 NETWORK = diamond.network.path(3)
 SHORT_TIMEOUTS = Timeouts(connect=1.0, round=5.0, give_up=60.0)

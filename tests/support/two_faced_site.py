@@ -6,10 +6,11 @@ import msgpack
 import numpy as np
 from crash_cluster import Mortal
 
-from diamond.peers import certificate_authority, roster, wire_format
-from diamond.peers.signed_messages import sign_messages
-from diamond.peers.signed_statement import StatementSigner, digest_of
-from diamond.peers.wire_format import Envelope
+from diamond.sites.identity import certificate_authority, roster
+from diamond.sites.transport import wire_format
+from diamond.sites.transport.wire_format import Envelope
+from diamond.sites.trust.signed_messages import sign_messages
+from diamond.sites.trust.signed_records import StatementSigner, digest_of
 
 
 def found_signers(folder, network, name="trial"):

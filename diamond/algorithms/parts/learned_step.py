@@ -8,14 +8,7 @@ import jax.numpy as jnp
 from ...auto.first_step import newton_length, nonzero_reference, trusted_length
 from ...auto.local_solver import run_if
 from ...auto.sketch import sketch
-from ...auto.step_rule import (
-    RECENT,
-    TRUST,
-    StepInputs,
-    StepScalars,
-    initial_scalars,
-    propose_step,
-)
+from ...auto.step_rule import RECENT, TRUST, StepInputs, StepScalars, initial_scalars, propose_step
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.pytrees import Tree

@@ -1,7 +1,7 @@
 """Masked sums: a receiver gets the weighted sum of its neighbours' messages, in fixed point.
 
-Sites add masks that cancel in the sum (`diamond.peers.message_masks`). They cancel exactly, so that
-a simulation needs none and has the bits of the sites.
+Sites add masks that cancel in the sum (`diamond.sites.trust.message_masks`). They cancel exactly,
+so that a simulation needs none and has the bits of the sites.
 """
 
 from collections.abc import Sequence

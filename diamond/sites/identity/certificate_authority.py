@@ -1,0 +1,201 @@
+"""Certificate authority of a federation: founds it, and writes one bundle per site."""
+
+import datetime
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from ...core.suggestions import did_you_mean
+from ...network import Network
+from ...privacy.ledger import write_genesis
+from ..transport.reachability import neighbours_of, reachability_mistakes
+from .membership import IdentityClaim, encode_claim
+from .roster import (
+    CA,
+    CERTIFICATE,
+    KEY,
+    ROSTER,
+    SIGNATURE,
+    SIGNATURE_ALGORITHM,
+    Member,
+    Roster,
+    certificate_name,
+    fingerprint,
+    load_roster,
+)
+
+AUTHORITY_KEY = "ca.key"
+AUTHORITY_YEARS, SITE_DAYS = 10, 365  # validity of the authority's certificate and of a site's
+CLOCK_SKEW = datetime.timedelta(minutes=5)  # tolerated difference between clocks
+
+
+def create_federation(
+    folder: Path,
+    name: str,
+    sites: Mapping[str, str],
+    network: Network,
+    terms: Mapping[str, Any] | None = None,
+    relays: Mapping[str, str] | None = None,
+) -> dict[str, Path]:
+    """Found a federation of `sites`, name to "host:port" in the order of the agents.
+
+    A site with an empty address accepts no connections and dials its neighbours. `relays` are the
+    addresses of relays: of sites of that name and address, or of processes without keys. `terms`,
+    what the sites agree to run, are signed with the roster. Writes the authority's key, which stays
+    here, one bundle per site, and a folder without keys per relay that is no site; returns the
+    bundles.
+    """
+    relays = relays or {}
+    if mistakes := reachability_mistakes(sites, network, relays):
+        raise ValueError("; ".join(mistakes))
+    if folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty; a federation is founded in a new folder")
+    authority = ec.generate_private_key(ec.SECP256R1())
+    ca = _certificate(name, authority, authority, name, SITE_DAYS * AUTHORITY_YEARS)
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in sites]
+    members = tuple(
+        Member(
+            number=i,
+            name=site,
+            address=address,
+            fingerprint=fingerprint(key.public_key()),
+            neighbours=neighbours_of(network, i),
+            relay=site in relays,
+        )
+        for i, ((site, address), key) in enumerate(zip(sites.items(), keys))
+    )
+    bare_relays = {name: address for name, address in relays.items() if name not in sites}
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_private_key(folder / AUTHORITY_KEY, authority)
+    (folder / CA).write_bytes(ca.public_bytes(Encoding.PEM))
+    roster = Roster(name, members, dict(terms or {}), relays=bare_relays)
+    return write_bundles(folder, roster, dict(zip(sites, keys)))
+
+
+def write_bundles(
+    folder: Path,
+    roster: Roster,
+    keys: Mapping[str, ec.EllipticCurvePrivateKey],
+    days: int = SITE_DAYS,
+) -> dict[str, Path]:
+    """Write a bundle for each member whose key is given; all get this roster."""
+    authority = load_pem_private_key((folder / AUTHORITY_KEY).read_bytes(), None)
+    assert isinstance(authority, ec.EllipticCurvePrivateKey)
+    content = roster.encode()
+    signature = authority.sign(content, SIGNATURE_ALGORITHM)
+    bundles = {}
+    names = [member.name for member in roster.members] + list(roster.relays)
+    for bundle in (folder, *(folder / name for name in names)):
+        bundle.mkdir(exist_ok=True)
+        (bundle / CA).write_bytes((folder / CA).read_bytes())
+        (bundle / ROSTER).write_bytes(content)
+        (bundle / SIGNATURE).write_bytes(signature)
+    for member in roster.members:
+        if member.name in keys:
+            bundle, key = folder / member.name, keys[member.name]
+            certificate = _certificate(
+                certificate_name(member.fingerprint),
+                key,
+                authority,
+                roster.federation,
+                days,
+                encode_claim(IdentityClaim(roster.federation, member.name, roster.version)),
+            )
+            _write_private_key(bundle / KEY, key)
+            (bundle / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
+            if "privacy" in roster.terms:
+                write_genesis(bundle, roster.federation, member.name)
+            bundles[member.name] = bundle
+    return bundles
+
+
+def renew_keys(
+    folder: Path, site: str | None = None, days: int = SITE_DAYS, overlap: float = 0.0
+) -> dict[str, Path]:
+    """Issue new keys and certificates for all sites of the federation in `folder`, or for one.
+
+    The authority and the terms stay. The roster that lists the new keys has the next version; sites
+    that have it refuse the old keys `overlap` seconds from now. Sites that do not have it yet
+    accept the new certificates, which carry the name of the site and the version.
+    """
+    if not (folder / AUTHORITY_KEY).exists():
+        raise FileNotFoundError(
+            f"{folder} has no {AUTHORITY_KEY}: keys are renewed in the folder that `net init` made"
+        )
+    old = load_roster(folder)
+    names = [member.name for member in old.members]
+    if site is not None and site not in names:
+        raise FileNotFoundError(
+            f"{old.federation} has no site {site!r}; {did_you_mean(site, names)}"
+        )
+    renewed = names if site is None else [site]
+    keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in renewed}
+    members = tuple(
+        replace(
+            member,
+            fingerprint=fingerprint(keys[member.name].public_key()),
+            retired=member.fingerprint if overlap > 0 else "",
+            retired_until=time.time() + overlap if overlap > 0 else 0.0,
+        )
+        if member.name in keys
+        else member
+        for member in old.members
+    )
+    return write_bundles(folder, replace(old, members=members, version=old.version + 1), keys, days)
+
+
+def _certificate(
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    authority: ec.EllipticCurvePrivateKey,
+    issuer: str,
+    days: int,
+    claim: str = "",
+) -> x509.Certificate:
+    is_authority = key is authority
+    now = datetime.datetime.now(datetime.UTC)
+    x509_name = lambda text: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
+    uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509_name(name))
+        .issuer_name(x509_name(issuer))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - max(CLOCK_SKEW, datetime.timedelta(days=1 - days)))
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(
+            x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None), True
+        )
+    )
+    if not is_authority:
+        names: list[x509.GeneralName] = [x509.DNSName(name)]
+        if claim:
+            names.append(x509.UniformResourceIdentifier(claim))
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(uses), False)
+    return builder.sign(authority, hashes.SHA256())
+
+
+def _write_private_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    """Write a key that only its owner can read, from the first byte on."""
+    content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+        stream.write(content)
+    os.replace(temporary, path)

@@ -1,0 +1,307 @@
+"""Roster of a federation, signed by its authority, and the credentials of one site.
+
+A bundle is a folder for one site: the authority's certificate, the site's own key and certificate,
+and the signed roster. A certificate carries the fingerprint of its key as its name, so that a site
+accepts only the key in the roster from a neighbour that it dials.
+"""
+
+import datetime
+import hashlib
+import json
+import os
+import stat
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, get_origin
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from ...core.parsing import refuse_unreadable
+from ...records import checkpoint
+
+CA, CERTIFICATE, KEY, ROSTER, SIGNATURE = (
+    "ca.pem",
+    "agent.pem",
+    "agent.key",
+    "roster.json",
+    "roster.sig",
+)
+ACCEPTED = "roster.accepted"  # newest roster that the site has accepted, with its signature
+SIGNATURE_ALGORITHM = ec.ECDSA(hashes.SHA256())
+
+
+class BadBundle(ValueError):
+    """Error: a bundle is incomplete or not of one federation."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """Site: its agent's number, name, address and key, and the agents it may contact."""
+
+    number: int
+    name: str
+    address: str  # host:port; empty: it accepts no connections, and dials its neighbours
+    fingerprint: str  # sha256 of its public key, in hex
+    neighbours: tuple[int, ...]
+    relay: bool = False  # it also relays connections between sites without addresses
+    retired: str = ""  # fingerprint of its previous key
+    retired_until: float = 0.0  # time until which that key is accepted
+
+
+@dataclass(frozen=True)
+class RosterEpoch:
+    """Members and network from a round on, as a version of the roster has set them."""
+
+    from_round: int
+    version: int
+    members: tuple[int, ...]
+    network: dict[str, Any]  # table of the network, as in the federation's file
+    rewinds: bool = False  # sites return to their checkpoint of that round, without a lost site
+
+
+@dataclass(frozen=True)
+class Roster:
+    """All members in the order of their numbers, and the agreed terms.
+
+    With `epochs`, the first of which is that of round 0, members join and leave; those that left
+    stay listed. The neighbours of a member are those of all epochs.
+    """
+
+    federation: str
+    members: tuple[Member, ...]
+    terms: dict[str, Any] = field(default_factory=dict)  # settings of the run
+    version: int = 1  # increases whenever keys are renewed
+    relays: dict[str, str] = field(default_factory=dict)  # address of each relay without keys
+    epochs: tuple[RosterEpoch, ...] = ()  # empty: all members take part in all rounds
+
+    def by_key(self, fingerprint: str) -> Member | None:
+        """Return the member with that key."""
+        return next((m for m in self.members if m.fingerprint == fingerprint), None)
+
+    def by_retired_key(self, fingerprint: str) -> Member | None:
+        """Return the member whose previous key this is, if it is still accepted."""
+        now = time.time()
+        candidates = (m for m in self.members if m.retired == fingerprint)
+        return next((m for m in candidates if now < m.retired_until), None)
+
+    def by_name(self, name: str) -> Member | None:
+        """Return the member with that name."""
+        return next((m for m in self.members if m.name == name), None)
+
+    @property
+    def all_relays(self) -> dict[str, str]:
+        """Return the addresses of all relays by name, sites first."""
+        return {m.name: m.address for m in self.members if m.relay} | self.relays
+
+    def encode(self) -> bytes:
+        """Return the bytes that are signed."""
+        document = asdict(self)
+        if not self.epochs:
+            del document["epochs"]
+        return json.dumps(document, indent=1).encode()
+
+    @property
+    def all_epochs(self) -> tuple[RosterEpoch, ...]:
+        """Return the epochs; before the first change, the only one, of all members."""
+        numbers, network = tuple(range(len(self.members))), self.terms.get("network", {})
+        return self.epochs or (RosterEpoch(0, 1, numbers, dict(network)),)
+
+    @property
+    def founders(self) -> tuple[Member, ...]:
+        """Return the members of round 0."""
+        return self.members[: len(self.all_epochs[0].members)]
+
+    def is_member(self, number: int) -> bool:
+        """Return whether that site takes part after the last change."""
+        return not self.epochs or number in self.epochs[-1].members
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Credentials of one site."""
+
+    ca: bytes
+    certificate: bytes
+    key: bytes
+    roster: Roster
+    me: Member
+
+    @property
+    def expires(self) -> datetime.datetime:
+        """Return the expiry of the certificate."""
+        return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
+
+    @property
+    def neighbours(self) -> list[Member]:
+        """Return the members that this site contacts."""
+        return [self.roster.members[j] for j in self.me.neighbours]
+
+
+def fingerprint(key: CertificatePublicKeyTypes) -> str:
+    """Return the SHA-256 digest of a public key."""
+    return hashlib.sha256(
+        key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    ).hexdigest()
+
+
+def certificate_name(fingerprint: str) -> str:
+    """Return the name in the certificate of that key; DNS labels have at most 63 characters."""
+    return f"{fingerprint[:32]}.{fingerprint[32:]}.diamond"
+
+
+@refuse_unreadable(BadBundle, "the roster cannot be read")
+def decode_roster(content: bytes) -> Roster:
+    """Decode a roster; raises `BadBundle` if it contradicts itself."""
+    document = json.loads(content)
+    members = [Member(**m | {"neighbours": tuple(m["neighbours"])}) for m in document["members"]]
+    roster = Roster(
+        document["federation"],
+        tuple(members),
+        dict(document["terms"]),
+        int(document["version"]),
+        dict(document.get("relays", {})),
+        tuple(
+            RosterEpoch(**epoch | {"members": tuple(epoch["members"])})
+            for epoch in document.get("epochs", [])
+        ),
+    )
+    entries: list[Member | RosterEpoch] = [*roster.members, *roster.epochs]
+    for entry in entries:
+        _check_types(entry)
+    if [m.number for m in members] != [*range(len(members))]:
+        raise BadBundle("the members of the roster are not numbered from 0")
+    if any(j == m.number or not 0 <= j < len(members) for m in members for j in m.neighbours):
+        raise BadBundle("the roster gives a member a neighbour that is no other member")
+    _check_epochs(roster)
+    return roster
+
+
+def _check_types(entry: Member | RosterEpoch) -> None:
+    for item in fields(entry):
+        value, kind = vars(entry)[item.name], get_origin(item.type) or item.type
+        numbers = value if kind is tuple else ()
+        if type(value) not in (kind, int if kind is float else kind) or any(
+            type(number) is not int for number in numbers
+        ):
+            raise BadBundle(f"the roster has a {type(entry).__name__} without its {item.name}")
+
+
+def _check_epochs(roster: Roster) -> None:
+    """Refuse epochs that no sequence of changes from the founding on leads to."""
+    epochs = roster.all_epochs
+    founding = replace(roster, members=roster.founders, epochs=()).all_epochs
+    if epochs[:1] != founding:
+        raise BadBundle("the first epoch of the roster is not that of its founding")
+    if not all(epoch.members for epoch in epochs):
+        raise BadBundle("the roster has rounds without members")
+    known = len(roster.founders)  # members so far, those that left included
+    for before, epoch in pairwise(epochs):
+        joining = [i for i in epoch.members if i not in before.members]
+        known += len(joining)
+        is_ordered = before.from_round < epoch.from_round and before.version < epoch.version
+        if not is_ordered or epoch.version > roster.version:
+            raise BadBundle(f"the epoch of round {epoch.from_round} in the roster is out of order")
+        stay = [i for i in before.members if i in epoch.members]
+        if [*epoch.members] != stay + joining or joining != [*range(known - len(joining), known)]:
+            raise BadBundle(
+                f"from round {epoch.from_round} on, the roster has members that did not join"
+            )
+    if known != len(roster.members):
+        raise BadBundle("the roster lists members that are in none of its epochs")
+
+
+def load_bundle(folder: Path) -> Bundle:
+    """Load the bundle in `folder`, and verify its signature and its own certificate."""
+    roster = load_roster(folder)
+    _check_private_mode(folder / KEY)
+    with refuse_unreadable(BadBundle, f"{folder} is no whole bundle"):
+        ca, certificate, key = ((folder / name).read_bytes() for name in (CA, CERTIFICATE, KEY))
+        own_fingerprint = fingerprint(x509.load_pem_x509_certificate(certificate).public_key())
+    me = roster.by_key(own_fingerprint)
+    if me is None:
+        raise BadBundle(
+            f"the key of {folder / CERTIFICATE} is not in the roster; ask for a new one"
+        )
+    return Bundle(ca, certificate, key, roster, me)
+
+
+def check_expiry(bundle: Bundle, days: int = 30) -> str:
+    """Return a warning if the certificate expires within `days` days; raise if it has."""
+    left = bundle.expires - datetime.datetime.now(datetime.UTC)
+    when, renewed = f"{bundle.expires:%Y-%m-%d %H:%M} UTC", "`diamond net renew` at the authority"
+    if left.total_seconds() <= 0:
+        raise BadBundle(
+            f"the certificate of {bundle.me.name} expired on {when}, so that no neighbour talks to "
+            f"it: get a new bundle ({renewed}), or set this machine's clock right"
+        )
+    if left > datetime.timedelta(days=days):
+        return ""
+    return f"the certificate of {bundle.me.name} expires on {when}: have it renewed ({renewed})"
+
+
+def _check_private_mode(key: Path) -> None:
+    """Refuse a key that other users of this machine can read."""
+    if os.name == "posix" and key.exists():
+        mode = stat.S_IMODE(key.stat().st_mode)
+        if mode & 0o077:
+            raise BadBundle(
+                f"{key} can be read by others on this machine (mode {mode:04o}): chmod 600 {key}"
+            )
+
+
+class SignedRoster(NamedTuple):
+    """Bytes of a roster, and the authority's signature of them."""
+
+    content: bytes
+    signature: bytes
+
+    def verify(self, ca: bytes) -> Roster:
+        """Return the roster; raise `InvalidSignature`, or `BadBundle` if it cannot be read."""
+        authority = x509.load_pem_x509_certificate(ca).public_key()
+        if not isinstance(authority, ec.EllipticCurvePublicKey):
+            raise BadBundle(f"{CA} is not of a federation of diamond")
+        authority.verify(self.signature, self.content, SIGNATURE_ALGORITHM)
+        return decode_roster(self.content)
+
+
+def load_roster(folder: Path) -> Roster:
+    """Load the roster in `folder`, and verify its signature; a newer accepted one replaces it."""
+    return load_signed_roster(folder)[1]
+
+
+def load_signed_roster(folder: Path) -> tuple[SignedRoster, Roster]:
+    """Load the newest roster in `folder`, signed and decoded: its files, or one accepted since."""
+    with refuse_unreadable(BadBundle, f"{folder} is no whole bundle"):
+        ca = (folder / CA).read_bytes()
+        signed = SignedRoster(*((folder / name).read_bytes() for name in (ROSTER, SIGNATURE)))
+        try:
+            roster = signed.verify(ca)
+        except InvalidSignature:
+            raise BadBundle(f"{folder / ROSTER} is not what the authority of {CA} signed") from None
+        if (folder / ACCEPTED).exists():
+            document = json.loads((folder / ACCEPTED).read_bytes())
+            accepted = SignedRoster(document["content"].encode(), bytes.fromhex(document["sig"]))
+            with suppress(InvalidSignature):  # of an earlier federation
+                newer = accepted.verify(ca)
+                if newer.version > roster.version:
+                    return accepted, newer
+        return signed, roster
+
+
+def save_accepted(folder: Path, signed: SignedRoster) -> None:
+    """Write a roster as the newest that this site or relay has accepted."""
+    document = {"content": signed.content.decode(), "sig": signed.signature.hex()}
+    try:
+        checkpoint.replace_file(folder / ACCEPTED, json.dumps(document).encode())
+    except OSError as cause:
+        raise BadBundle(
+            f"{folder} cannot hold the accepted roster ({cause}): make the bundle writable"
+        ) from None

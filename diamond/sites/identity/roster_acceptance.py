@@ -1,0 +1,226 @@
+"""Acceptance of a roster that changes the members in mid-run, and its way to all sites.
+
+A roster is accepted if the authority has signed it, its version is higher than any accepted before,
+it only adds to the epochs known, and the round from which it holds has not begun here. It is on the
+disk (`roster.accepted` in the bundle) before the site acts on it or confirms it, so after a restart
+older ones are still refused.
+
+Every site must know of the change before its round. A site that has accepted a roster begins no
+further round until all its neighbours have confirmed that they have it too. A site at distance d
+of the first one, which was in round t, is then in round t + d at most, since neighbours are never
+more than one round apart. So the first site accepts a roster from its operator only if the round
+is more than the diameter of the network ahead. A site that sends an older roster, as after a
+restart, gets the newer one in return.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+
+from ...core.parsing import refuse_unreadable
+from ...network import Network
+from ...network.membership_epochs import Epoch, check_epoch
+from ..rounds.client import Transport, gather_or_cancel
+from ..rounds.epoch_run import EpochRun
+from ..transport import wire_format
+from ..transport.errors import Refused
+from ..transport.timeouts import retry_until_answered
+from ..transport.wire_format import MAX_REQUEST_BYTES, Frame, FrameError
+from .credentials import Credentials
+from .roster import BadBundle, Bundle, Roster, SignedRoster, load_signed_roster, save_accepted
+
+MAX_ROSTER_BYTES = 2**22
+
+
+def roster_epochs(roster: Roster, build: Callable[[Mapping[str, Any]], Network]) -> list[Epoch]:
+    """Return the epochs of a roster, whose networks `build` makes of their tables.
+
+    Raises `BadBundle` if the members do not fit these networks.
+    """
+    with refuse_unreadable(BadBundle, "its networks cannot be built", ValueError):
+        epochs = [Epoch(e.from_round, build(e.network), e.members) for e in roster.epochs]
+        for before, epoch in pairwise(epochs):
+            check_epoch(epoch, before.members)
+        for i, member in enumerate(roster.members if epochs else ()):
+            own = [epoch.neighbours(i) for epoch in epochs if i in epoch.members]
+            if {*member.neighbours} != {j for neighbours in own for j in neighbours}:
+                raise BadBundle(f"the neighbours of {member.name} are not those of its networks")
+    return epochs
+
+
+class RosterAcceptance:
+    """Rosters of a running site: accepts new ones, and passes them on before its next round."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        folder: Path,
+        run: EpochRun,
+        transport: Transport,
+        build: Callable[[Mapping[str, Any]], Network],
+        check: Callable[[], None] = lambda: None,
+    ):
+        self.credentials, self.folder = credentials, folder
+        self.run, self.transport = run, transport
+        self.build, self.check = build, check  # `check` raises if the run allows no change
+        self.signed, _ = load_signed_roster(folder)
+        self.confirmed: dict[int, int] = {}  # version that each neighbour has confirmed
+        with suppress(BadBundle):  # a bundle that is mounted read-only follows no change of members
+            save_accepted(folder, self.signed)
+        credentials.on_change, run.on_rewind = self.accept, self.pass_on_rewind
+        credentials.listeners.append(self._record_version)
+
+    @property
+    def roster(self) -> Roster:
+        """Return the newest roster."""
+        return self.credentials.bundle.roster
+
+    def accept(self, bundle: Bundle, signed: SignedRoster, from_operator: bool) -> None:
+        """Check a roster with more epochs, write it to the disk, and let the run follow it."""
+        old, roster, run = self.roster, bundle.roster, self.run
+        known = old.all_epochs
+        if roster.epochs[: len(known)] != known or len(roster.epochs) == len(known):
+            raise BadBundle(
+                f"roster {roster.version} changes earlier rounds of roster {old.version}, which "
+                f"this site has: copy the newest roster of the authority"
+            )
+        try:
+            self.check()
+            added = roster_epochs(roster, self.build)[len(known) :]
+        except ValueError as cause:
+            raise BadBundle(f"roster {roster.version} cannot be followed: {cause}") from None
+        if roster.epochs[len(known)].rewinds:
+            return self._accept_rewind(roster, added, signed)
+        diameters = [epoch.network.diameter for epoch in run.epochs[run.index :]]
+        distance = max(diameters) if from_operator else 0
+        earliest = max(run.node.t + distance, known[-1].from_round) + 1
+        if added[0].from_round < earliest:
+            raise BadBundle(
+                f"roster {roster.version} holds from round {added[0].from_round}; this site is in "
+                f"round {run.node.t}, too late for all sites to know: repeat `diamond net change` "
+                f"with a --from-round so far after {earliest} that its files are copied before, or "
+                f"`diamond net stop` a site until they are"
+            )
+        save_accepted(self.folder, signed)
+        self.signed = signed
+        for epoch in added:
+            run.add_epoch(epoch)
+
+    def _accept_rewind(self, roster: Roster, added: list[Epoch], signed: SignedRoster) -> None:
+        """Return to a checkpoint, without a site that has gone."""
+        try:
+            if len(added) > 1:
+                raise ValueError("it changes the members twice")
+            entry = self.run.prepare_rewind(added[0])
+        except ValueError as cause:
+            raise BadBundle(f"roster {roster.version} cannot be followed: {cause}") from None
+        save_accepted(self.folder, signed)
+        self.signed = signed
+        self.run.rewind(added[0], entry)
+
+    async def pass_on_rewind(self) -> None:
+        """Wait until all neighbours that stay have the roster of a rewind."""
+        version, members = self.roster.version, self.run.epochs[-1].members
+        neighbours = [j for j in self.run.node.agent.neighbours if j in members]
+        others = [j for j in neighbours if self.confirmed.get(j, 0) < version]
+        await gather_or_cancel(self._pass_on_to(j, version) for j in others)
+
+    def _record_version(self) -> None:
+        """Write the roster of renewed keys to the disk too."""
+        signed, roster = load_signed_roster(self.folder)
+        if roster.version == self.roster.version and signed.content != self.signed.content:
+            with suppress(BadBundle):
+                save_accepted(self.folder, signed)
+            self.signed = signed
+
+    def receive(self, sender: int, header: Mapping[str, Any]) -> Frame:
+        """Accept the roster of a neighbour, or refuse it; confirm the version at this site."""
+        version = self._take(_decode(header))
+        answer = {"kind": "roster", "version": self.roster.version}
+        self.confirmed[sender] = max(version, self.confirmed.get(sender, 0))
+        if version < self.roster.version:
+            reason = f"roster {version} is older than {self.roster.version}, accepted here"
+            service = self.run.node.service
+            service.audit.record_event(service.site_name(sender), f"refused: {reason}")
+            answer |= {"refused": reason, **_encode(self.signed)}
+        return wire_format.pack(answer)
+
+    def _take(self, signed: SignedRoster) -> int:
+        """Accept a signed roster if it is newer; return its version, or raise `Refused`."""
+        own, bundle, roster = self.roster.version, self.credentials.bundle, self._verify(signed)
+        if roster.version == own and signed.content != self.signed.content:
+            raise Refused(f"another roster {own} was accepted here before")
+        if roster.version > own:
+            if len(roster.members) <= bundle.me.number:
+                raise Refused("the roster does not list this site")
+            new = replace(bundle, roster=roster, me=roster.members[bundle.me.number])
+            try:
+                self.credentials.renew(new, signed, from_operator=False)
+            except BadBundle as cause:
+                raise Refused(str(cause)) from None
+        return roster.version
+
+    def _verify(self, signed: SignedRoster) -> Roster:
+        """Return a roster that the authority has signed; raise `Refused` if it has not."""
+        try:
+            return signed.verify(self.credentials.bundle.ca)
+        except InvalidSignature:
+            raise Refused("the roster is not what the federation's authority signed") from None
+        except BadBundle as cause:
+            raise Refused(str(cause)) from None
+
+    async def pass_on(self) -> None:
+        """Wait until all neighbours of this epoch have the roster, if a change is to come."""
+        node = self.run.node
+        if self.run.next_epoch is None:
+            return
+        version = self.roster.version
+        others = [j for j in node.agent.neighbours if self.confirmed.get(j, 0) < version]
+        await gather_or_cancel(self._pass_on_to(j, version) for j in others)
+
+    async def _pass_on_to(self, j: int, version: int) -> None:
+        node, me = self.run.node, self.credentials.bundle.me.number
+
+        async def attempt() -> bool:
+            if self.confirmed.get(j, 0) >= version or self.roster.version > version:
+                return True
+            response = await self.transport.send_request(j, encode_roster(me, self.signed))
+            fields, _ = wire_format.unpack(response, MAX_REQUEST_BYTES)
+            if "refused" in fields:  # it has a newer one, which it sends along
+                with refuse_unreadable(FrameError, "an answer without a roster", Refused):
+                    signed = _decode(fields)
+                    self._verify(signed)
+                self._take(signed)
+            if not isinstance(confirmed := fields.get("version"), int):
+                raise FrameError("an answer without the version of a roster")
+            self.confirmed[j] = confirmed
+            return True
+
+        limits = node.timeouts, node.wait_records[j]
+        name = node.service.site_name(j)
+        await retry_until_answered(attempt, f"confirmation of roster {version} by {name}", *limits)
+
+
+def encode_roster(sender: int, signed: SignedRoster) -> Frame:
+    """Encode a roster as a request."""
+    return wire_format.pack({"kind": "roster", "sender": sender, **_encode(signed)})
+
+
+def _encode(signed: SignedRoster) -> dict[str, bytes]:
+    """Return the fields of a message with a roster."""
+    return {"roster": zlib.compress(signed.content), "signature": signed.signature}
+
+
+def _decode(header: Mapping[str, Any]) -> SignedRoster:
+    """Decode the roster in a message."""
+    content, signature = header.get("roster"), header.get("signature")
+    if not isinstance(content, bytes) or not isinstance(signature, bytes):
+        raise Refused("a roster without content or signature")
+    with refuse_unreadable(Refused, "the roster cannot be unpacked"):
+        return SignedRoster(zlib.decompressobj().decompress(content, MAX_ROSTER_BYTES), signature)

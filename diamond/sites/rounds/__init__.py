@@ -1,0 +1,1 @@
+"""Rounds of a site: what it computes, with whom it exchanges messages, and whom it awaits."""

@@ -1,0 +1,387 @@
+"""Node: one agent that exchanges messages with its neighbours, round by round.
+
+Later messages are subscribed to once (`subscription`). Everything can be requested as well. A
+request only changes what its sender will never need again, so requests can be repeated, duplicated
+or lost. An agent is never more than a round ahead of a neighbour, since it needs that neighbour's
+message; an agent that is set back to its checkpoint requests the later messages again and sends the
+same bits once more.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from weakref import WeakSet
+
+from ...hardware.program_cache import compile_once
+from ...interface.traffic import check_exact_means
+from ...privacy.ledger import BudgetExhausted, open_ledger
+from ...privacy.private_runs import ledger_terms
+from ...schedules.deferred import deferred_names
+from ..identity.handshake import compute_digests
+from ..identity.site_names import SiteNames, site_name
+from ..memory.checkpoint_writer import CheckpointWriter
+from ..memory.edge_journal import DOWN, EdgeJournal
+from ..memory.epoch_entry import EpochEntry
+from ..memory.sent_record import RECORD_FILE, SentRecord
+from ..memory.site_rollback import NeighbourRolledBack, RunClock, keep_state_if_due
+from ..transport.errors import RunFailed
+from ..transport.subscription import Publisher
+from ..transport.timeouts import Timeouts
+from ..transport.wire_format import Frame
+from ..transport.worker_thread import BlockingRunner, BriefWorkRunner
+from . import warm_restart
+from .agent_setup import CONTINUES
+from .client import NeighbourClient, Transport
+from .deadline_edges import DeadlineEdges
+from .edge_states import EdgeStates
+from .message_exchange import ExchangeRunner
+from .node_status import describe_node
+from .round_deadline import describe_policy, make_deadline
+from .round_progress import AgentProgress
+from .service import Service
+from .shutdown import Halted, Shutdown
+from .site_agent import Agent
+
+if TYPE_CHECKING:
+    from ..trust.mask_keys import MaskIdentity
+    from ..trust.message_masks import MessageMasks
+    from ..trust.signed_messages import SignedMessages
+
+MissingPolicy = Literal["wait", "continue"]
+BRIEF_METHODS = ("compute", "outgoing_arrays", "finish_exchange", "finish_round")  # run inline
+COMPILED_AGENTS: WeakSet[Agent] = WeakSet()  # agents of this process with compiled rounds
+
+
+class EvaluationInputs(NamedTuple):
+    """State at the end of a round, measured while the next rounds run."""
+
+    messages: list[dict[int, list[Any]]]  # by exchange, the agent's own included
+    seconds: float
+    seconds_waited: float
+
+
+@dataclass
+class Node:
+    """Run of an agent over `rounds` rounds; `folder` keeps a checkpoint every `every` rounds.
+
+    Without a folder nothing survives a crash. `run_blocking` runs blocking functions. `on_round` is
+    called at the start and after every round. If a checkpoint is due, it is called before the
+    checkpoint, while the next rounds run, and finds the state of its round in `evaluation_inputs`;
+    otherwise it must be brief. `missing` is the treatment of absent neighbours: wait, or continue,
+    see `edge_states`.
+    """
+
+    agent: Agent
+    rounds: int
+    transport: Transport
+    folder: Path | None = None
+    every: int = 10
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    run_blocking: BlockingRunner = field(default_factory=lambda: BriefWorkRunner(BRIEF_METHODS))
+    on_round: Callable[[AgentProgress], None] | None = None
+    missing: MissingPolicy = "wait"
+    names: SiteNames = field(default_factory=dict)  # names of the sites by agent
+    deadline: float | str | None = None  # of an exchange, see `round_deadline`
+    on_ready: Callable[[], None] = lambda: None  # called after compilation, before the first round
+    sign: "Callable[[Node], SignedMessages] | None" = None  # signs messages of this node
+    identity: "MaskIdentity | None" = None  # signs keys of masked sums; None: in one process
+    entry: EpochEntry | None = None  # where an epoch begins at this agent, see `epoch_run`
+    total_rounds: int | None = None  # of the run, if the epoch ends before
+    ledger_folder: Path | None = None  # of spent privacy, beside the site's key
+    sent_path: Path | None = None  # record of sent messages; None: in the folder
+
+    def __post_init__(self) -> None:
+        self.planned_rounds = self.total_rounds or self.rounds  # of the whole run
+        start = "onward" if warm_restart.is_warm_restart(self.folder) else "anew"
+        start = start if self.entry is None else f"epoch {self.agent.first_round}"
+        missing = describe_policy(self.missing, self.deadline, self.sign is not None)
+        self.digests = compute_digests(self.agent, self.planned_rounds, missing, start)
+        self.run_digest = self.digests["run"]
+        self.clock = RunClock(self.agent, self.rounds, self.missing == "continue")
+        self.last_tick = self.clock.last_tick
+        self.service = Service(
+            self.agent.number,
+            self.agent.neighbours,
+            self.digests,
+            self.last_tick,
+            self.timeouts,
+            self.run_blocking,
+            self.folder,
+            self.names,
+        )
+        self.sent = SentRecord(
+            self.sent_path or (self.folder and self.folder / RECORD_FILE),
+            self.run_digest,
+            _remedy(self.sign is not None, self.agent.masked is not None),
+        )
+        self.signatures = self.service.signatures = self.sign(self) if self.sign else None
+        fixed = self.agent, self.digests, self.transport, self.timeouts, self.service
+        self.client = NeighbourClient(*fixed, self.clock, self.sent, self.signatures)
+        self.wait_records = self.client.wait_records
+        self.neighbour_status = self.client.neighbour_status
+        self.seconds = 0.0  # of rounds, and of waiting for background work
+        self.evaluation_inputs = EvaluationInputs([], 0.0, 0.0)
+        self.compile_seconds = 0.0  # before the first round
+        self.greeting_seconds = 0.0  # until all neighbours had answered
+        self.t = self.first_round = 0  # finished rounds, and those before this session
+        self.progress: AgentProgress | None = None  # state of the agent
+        self.shutdown = Shutdown(self.timeouts.connect)
+        self.before_round: Callable[[], Awaitable[None]] | None = None  # delays the next round
+        self.service.status, self.service.stop = self.status, self.shutdown.request
+        self.edges = self._make_edges() if self.missing == "continue" else None
+        self.round_deadline = make_deadline(
+            self.edges, self.agent, self.deadline, self.run_blocking
+        )
+        self.masks = self.service.masks = self._make_masks(start) if self.agent.masked else None
+        peers = self.service, self.client, self.edges, self.run_blocking
+        terms = ledger_terms(self.agent.algorithm, self.agent.problem)
+        self.ledger = None if terms is None else open_ledger(self.ledger_folder, self.folder, terms)
+        self.exchange_runner = ExchangeRunner(
+            self.agent,
+            self.run_digest,
+            *peers,
+            self.name,
+            self.clock,
+            self.sent,
+            self.round_deadline,
+            self.ledger,
+            self.signatures,
+            self.masks,
+        )
+        self.checkpoints = CheckpointWriter(self.agent, self.run_digest, self.folder, *peers)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the agent."""
+        return site_name(self.names, self.agent.number)
+
+    @property
+    def begins_run(self) -> bool:
+        """Return whether the agent takes part from the first round of this node on."""
+        return self.entry is None or self.entry.point is None
+
+    @property
+    def seconds_waited(self) -> float:
+        """Return the seconds of rounds without own work."""
+        return self.exchange_runner.seconds_waited
+
+    def _make_edges(self) -> EdgeStates:
+        check_exact_means(self.agent.network, self.agent.message_shapes, CONTINUES)
+        if self.agent.network.channels:
+            raise ValueError(
+                "compressed messages build on one another, so that none may be missing: run with "
+                "missing='wait', or a network without channels"
+            )
+        folder = self.folder / "journal" if self.folder else None
+        has_deadline = self.deadline is not None
+        journal = EdgeJournal(self.agent.neighbours, self.run_digest, folder, has_deadline)
+        kind = DeadlineEdges if has_deadline else EdgeStates
+        fixed = self.agent.number, journal, self.timeouts, self.wait_records
+        requests = self.client.request_once, self.client.decode_message, self.client.greet
+        edges = self.service.edges = kind(*fixed, *requests, self.run_blocking, self.names)
+        edges.notify_waiting = self.service.notify_waiting
+        edges.log_event = self.service.audit.record_event
+        self.service.outbox.is_unneeded = lambda j, t: journal.edge_vote(j, t) == DOWN
+        return edges
+
+    def _make_masks(self, start: str) -> "MessageMasks":
+        from ..trust.message_masks import make_masks
+
+        is_complete = self.missing == "wait" and self.deadline is None
+        run = self.agent, self.run_digest, self.identity, self.folder
+        return make_masks(*run, is_complete=is_complete, is_restart=start == "onward")
+
+    async def run(self) -> AgentProgress:
+        """Run all rounds, from the checkpoint if any; return once no neighbour needs more."""
+        progress = self.checkpoints.restore()
+        self._end_if_finished(progress)
+        self.sent.open(self.client.first_tick)
+        if self.masks is not None:
+            self.masks.open(is_resumed=progress.clock > 0)
+        try:
+            if self.edges:
+                self.edges.journal.restore(self.agent.tick(progress))
+            if self.round_deadline:
+                self.round_deadline.restore(self.agent.tick(progress))
+            progress = await self._start(progress)
+            while progress.t < self.rounds or not await self._all_finished(progress):
+                if self.before_round is not None:
+                    await self.shutdown.run_or_halt(self.before_round())
+                start = _loop_time()
+                progress = await self.shutdown.run_or_halt(self._run_round(progress))
+                self.seconds += _loop_time() - start
+                start = _loop_time()
+                self.t, self.progress = progress.t, progress
+                self._end_if_finished(progress)
+                if self._is_due(progress):
+                    await self.checkpoints.wait()
+                    times = self.seconds, self.seconds_waited
+                    self.evaluation_inputs = EvaluationInputs(self.exchange_runner.messages, *times)
+                    self.checkpoints.start(progress, self._evaluate)
+                    await asyncio.sleep(0)  # starts the task now
+                elif self.on_round is not None:
+                    self.on_round(progress)
+                self.seconds += _loop_time() - start
+                if self.shutdown.requested:
+                    raise Halted
+            await self.checkpoints.wait()
+            await self.shutdown.run_or_halt(self._finish())
+        except Halted:
+            await self.checkpoints.wait()
+            if self.agent.first_round < progress.clock and progress.t < self.rounds:
+                await self.checkpoints.save(progress, self.service.outbox.copy())
+            raise Halted(f"stopped after round {progress.t} of {self.rounds}, as asked") from None
+        except (FloatingPointError, RunFailed, BudgetExhausted) as error:
+            self.service.fail(str(error))
+            await asyncio.sleep(self.timeouts.connect)  # so that the neighbours receive it
+            raise
+        finally:
+            self.client.close()
+            await self.checkpoints.cancel()
+            if self.round_deadline:
+                self.round_deadline.close()
+            if self.edges:
+                await self.edges.close()
+        return progress
+
+    async def _start(self, progress: AgentProgress) -> AgentProgress:
+        """Greet the neighbours, estimate the numbers left to the run, and compile a round."""
+        start, run_or_halt = _loop_time(), self.shutdown.run_or_halt
+        is_new = progress.clock == self.agent.first_round
+        is_restart = is_new and warm_restart.is_warm_restart(self.folder)
+        needs_all = is_new and (is_restart or deferred_names(self.agent.algorithm))
+        await run_or_halt(self.client.greet_neighbours(None if needs_all else self.edges))
+        if self.masks is not None:
+            await run_or_halt(self.masks.agree(self.client, self.run_blocking))
+        self.greeting_seconds = _loop_time() - start
+        if is_new:
+            start = _loop_time()
+            if self.entry is not None:
+                progress = await run_or_halt(self.exchange_runner.begin_epoch(self.entry))
+            elif is_restart and self.folder is not None:
+                point = warm_restart.load_point(self.folder, progress.state)
+                progress = await run_or_halt(self.exchange_runner.restart_progress(point))
+            progress = await run_or_halt(self.exchange_runner.resolve_deferred(progress))
+            self.seconds += _loop_time() - start
+        self.evaluation_inputs = EvaluationInputs([], self.seconds, self.seconds_waited)
+        self.t, self.progress = progress.t, progress
+        self.first_round = progress.t
+        if self.on_round is not None:
+            key = f"{self.run_digest}-look"
+            await self.run_blocking(compile_once, key, self.on_round, progress)
+        if progress.t < self.rounds and self.agent not in COMPILED_AGENTS:
+            await self._compile_round(progress)
+        self.on_ready()
+        return progress
+
+    async def _run_round(self, progress: AgentProgress) -> AgentProgress:
+        """Run one round, and after some rounds estimate the numbers again, with all agents.
+
+        If the run diverges, here or at another agent, roll back.
+        """
+        try:
+            if progress.t == self.rounds:  # finished here, but another agent has rolled back
+                return await self.exchange_runner.roll_back(progress, None)
+            if self.round_deadline:
+                t = await self.round_deadline.next_round(progress.t, self.rounds, self.every)
+                if t > progress.t:
+                    return progress._replace(t=t)
+            after = await self.exchange_runner.run_round(progress)
+            await self.exchange_runner.check_growth(after)
+            if self.edges is None and self.agent.needs_reestimation(after):
+                updated = await self.exchange_runner.resolve_deferred(after)
+                if updated.clock_offset > after.clock_offset:
+                    return updated
+                after = updated
+            return keep_state_if_due(after) if self.clock.can_roll_back else after
+        except NeighbourRolledBack:
+            return await self.exchange_runner.roll_back(progress, None)
+        except FloatingPointError:
+            if not self.clock.may_roll_back_again(progress):
+                raise
+            return await self.exchange_runner.roll_back(progress, progress.t)
+
+    async def _all_finished(self, progress: AgentProgress) -> bool:
+        """Record and return whether all agents have finished all rounds; False after a rollback."""
+        me = self.agent.number
+        try:
+            if self.clock.can_roll_back and me not in self.service.finished:
+                await self.shutdown.run_or_halt(self.exchange_runner.confirm_finished(progress))
+                await self.service.record_finished(me)
+        except NeighbourRolledBack:
+            return False
+        return True
+
+    async def _evaluate(self, progress: AgentProgress) -> None:
+        if self.on_round is not None:
+            await self.run_blocking(self.on_round, progress)
+
+    def _is_due(self, progress: AgentProgress) -> bool:
+        return progress.t % self.every == 0 or progress.t == self.rounds
+
+    async def _compile_round(self, progress: AgentProgress) -> None:
+        """Compile the gradients of a round, so that later times are those of computing.
+
+        The result is discarded; the vector operations at the end of a round compile quickly.
+        """
+
+        def compute_round() -> None:
+            for exchange in range(self.agent.exchange_count):
+                local_result = self.agent.compute(progress, exchange)
+                self.agent.outgoing_arrays(progress, exchange, local_result)
+
+        start = _loop_time()
+        await self.run_blocking(compile_once, f"{self.run_digest}-round", compute_round)
+        self.compile_seconds = _loop_time() - start
+        COMPILED_AGENTS.add(self.agent)
+
+    def end_after(self, rounds: int) -> None:
+        """End the run of this node after fewer rounds than planned, none of which has begun."""
+        if rounds <= self.t or rounds > self.rounds:
+            raise ValueError(f"round {rounds} is not to come: {self.name} is at {self.t}")
+        self._shorten(rounds)
+
+    def _end_if_finished(self, progress: AgentProgress) -> None:
+        """Make the last round that of `progress`, if the algorithm has ended there.
+
+        All agents have the same averages, so they end in the same round.
+        """
+        if progress.t < self.rounds and progress.has_ended:
+            self._shorten(progress.t)
+
+    def _shorten(self, rounds: int) -> None:
+        self.rounds = rounds
+        self.clock.shorten(rounds)
+        self.last_tick = self.service.last_tick = self.client.last_tick = self.clock.last_tick
+
+    async def _finish(self) -> None:
+        """Wait until every neighbour has finished too and knows that this agent has.
+
+        The last checkpoint is verified first, since a finished agent must never be set back.
+        """
+        self.checkpoints.verify_last(self.rounds)
+        self.service.durable = self.last_tick
+        if self.round_deadline:
+            self.round_deadline.finish(self.last_tick)
+        self.exchange_runner.publish(self.last_tick, [])
+        await self.client.await_all_finished(self.edges)
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the agent and whom it waits for, as plain data."""
+        return describe_node(self)
+
+    async def answer_request(self, sender: int, request: Frame) -> Frame | Publisher:
+        """See `Service.answer_request`."""
+        return await self.service.answer_request(sender, request)
+
+
+def _remedy(is_signed: bool, is_masked: bool) -> str:
+    """Return what helps if a site cannot compute the messages again that it has sent."""
+    renew = "renew its keys (`diamond net renew`) and " * is_signed
+    return f"{renew}start all sites with {'--restart' if is_signed or is_masked else '--onward'}"
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

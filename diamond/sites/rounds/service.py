@@ -1,0 +1,267 @@
+"""Service of an agent: responses to its neighbours' requests."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..identity.handshake import describe_differences
+from ..identity.site_names import NO_NAMES, SiteNames, site_name
+from ..memory import site_checkpoint
+from ..memory.edge_journal import STUCK, encode_vote
+from ..memory.outbox import MessageDiscarded, Outbox
+from ..memory.receipts import read_place
+from ..transport import wire_format
+from ..transport.audit import Audit
+from ..transport.errors import Refused, RunFailed, RunMismatch
+from ..transport.subscription import Publisher
+from ..transport.timeouts import Timeouts
+from ..transport.wire_format import MAX_REQUEST_BYTES, Envelope, Frame, MessageRequest
+from ..transport.worker_thread import BlockingRunner
+from .deadline_edges import DeadlineEdges
+from .edge_states import EdgeStates
+
+if TYPE_CHECKING:
+    from ..trust.message_masks import MessageMasks
+    from ..trust.signed_messages import SignedMessages
+
+OverviewAnswer = Callable[[int, Mapping[str, Any]], Awaitable[Frame]]  # of (sender, query)
+
+
+class Service:
+    """Service of agent `agent`: its messages, what it runs, and who has finished.
+
+    `digests` are those of what all agents have in common. `folder` records who has finished.
+    """
+
+    def __init__(
+        self,
+        agent: int,
+        neighbours: Iterable[int],
+        digests: Mapping[str, str],
+        last_tick: int,
+        timeouts: Timeouts,
+        run_blocking: BlockingRunner,
+        folder: Path | None,
+        names: SiteNames = NO_NAMES,
+    ):
+        self.agent, self.digests, self.last_tick = agent, digests, last_tick
+        self.timeouts, self.run_blocking, self.folder = timeouts, run_blocking, folder
+        self.names, self.audit = names, Audit()
+        self.outbox = Outbox(neighbours)
+        self.publishers: dict[int, Publisher] = {}  # subscriptions of neighbours
+        self.mismatches: dict[int, str] = {}  # neighbours that run something else
+        self.edges: EdgeStates | None = None  # if rounds continue without absent neighbours
+        self._response_limits: dict[int, float] = {}  # of neighbours in seconds
+        self.durable = 0  # the agent is never set back before this round
+        self.rollback_tick = 0  # unsent messages of earlier exchanges will never be sent
+        self.finished: set[int] = set()  # neighbours that need nothing more
+        self.status: Callable[[], dict[str, Any]] = dict  # state of the agent
+        self.stop: Callable[[], None] = lambda: None  # requests a stop after the round
+        self.open_connections: Callable[[], list[int]] = list  # neighbours that can be asked
+        self.answer_overview: OverviewAnswer | None = None  # signed statuses of many sites
+        self.masks: MessageMasks | None = None  # if messages are masked
+        self.signatures: SignedMessages | None = None  # if messages are signed
+        self.receive_roster: Callable[[int, Mapping[str, Any]], Frame] | None = None
+        self._finish_lock = asyncio.Lock()
+        self._change = asyncio.Event()
+        self._failure = ""
+
+    def site_name(self, agent: int) -> str:
+        """Return the name of the agent."""
+        return site_name(self.names, agent)
+
+    async def answer_request(self, sender: int, request: Frame) -> Frame | Publisher:
+        """Answer the authenticated neighbour `sender`; empty if it must ask again."""
+        header, _ = wire_format.unpack(request, MAX_REQUEST_BYTES)
+        if sender not in (*self.outbox.durable, self.agent):
+            raise Refused(
+                f"{self.site_name(sender)} is no neighbour of {self.site_name(self.agent)}"
+            )
+        if header.get("sender") != sender:
+            other = header.get("sender")
+            other = self.site_name(other) if isinstance(other, int) else "nobody"
+            raise Refused(f"{self.site_name(sender)} asks in the name of {other}")
+        if header.get("kind") == "ping":
+            return wire_format.pack({"kind": "ping"})
+        if header.get("kind") == "status":
+            connected = {"connected": self.open_connections()}
+            return wire_format.pack({"kind": "status", **self.status(), **connected})
+        if header.get("kind") == "roster" and self.receive_roster is not None:
+            return self.receive_roster(sender, header)
+        if header.get("kind") == "overview" and self.answer_overview is not None:
+            return await self.answer_overview(sender, header)
+        if sender == self.agent:
+            return self._answer_operator(header.get("kind"))
+        if header.get("kind") == "hello":
+            places = f"at {self.site_name(self.agent)}", f"at {self.site_name(sender)}"
+            if mismatch := describe_differences(self.digests, header.get("parts"), *places):
+                self.mismatches[sender] = mismatch
+                raise RunMismatch(f"{self.site_name(self.agent)} runs something else: {mismatch}")
+            self.mismatches.pop(sender, None)
+            if isinstance(within := header.get("within"), float) and within > 0:
+                self._response_limits[sender] = within
+            first_kept = self.outbox.durable[sender]
+            response = {"kind": "hello", "durable": self.durable, "kept": first_kept}
+            receipts, has_more = self.outbox.receipts.page(sender, read_place(header.get("from")))
+            return wire_format.pack(response | {"receipts": receipts, "more": has_more})
+        if str(header.get("kind")).startswith("mask key"):
+            return await self._answer_key_request(sender, header)
+        message_request = wire_format.decode_request(header)
+        if message_request.run != self.digests["run"]:
+            raise Refused(f"{self.site_name(self.agent)} runs something else: another digest")
+        if message_request.round > self.last_tick:
+            raise Refused(
+                f"round {message_request.round} is not to come; the run has {self.last_tick}"
+            )
+        if header["kind"] == "kept":
+            self.outbox.record_durable(sender, message_request.durable)
+            return b""
+        if header["kind"] == "position":
+            if not isinstance(self.edges, DeadlineEdges):
+                raise Refused(f"{self.site_name(self.agent)} runs without a deadline")
+            return self.edges.answer_position(sender, message_request.round)
+        if header["kind"] == "follow":
+            return self._start_subscription(message_request)
+        return await self._await_response(message_request, header["kind"])
+
+    def _answer_operator(self, kind: object) -> Frame:
+        """Answer the agent's own operator, who may also stop it."""
+        if kind != "stop":
+            raise Refused(f"{self.site_name(self.agent)} has no messages for itself")
+        self.stop()
+        return wire_format.pack({"kind": "stop", **self.status()})
+
+    def _start_subscription(self, request: MessageRequest) -> Publisher:
+        """Start a subscription in place of the neighbour's earlier one."""
+        self.outbox.record_durable(request.sender, request.durable)
+        publisher = self.publishers[request.sender] = Publisher(request.round)
+        publisher.on_opened = lambda: self._send_available(request.sender, publisher)
+        return publisher
+
+    def _send_available(self, j: int, publisher: Publisher) -> None:
+        """Send the available messages; the last message must be requested."""
+        if self._failure:
+            publisher.refuse(RunFailed(self._failure))
+            return
+        while publisher.next_tick < self.last_tick:
+            t = publisher.next_tick
+            exists = (t, 0) in self.outbox.frames
+            frame = self._message_for(j, t) if exists else self._rollback_notice(t)
+            if frame is None:
+                return
+            publisher.next_tick += 1
+            if not publisher.send(frame) or not exists:
+                if self.publishers.get(j) is publisher:
+                    del self.publishers[j]
+                return
+
+    def _message_for(self, j: int, t: int, consensus_step: int = 0) -> Frame | None:
+        """Return the message of exchange t as neighbour j gets it."""
+        frame = self.outbox.get(t, consensus_step)
+        if self.signatures is not None and frame is not None:
+            envelope = Envelope(self.digests["run"], self.agent, t, consensus_step)
+            renewed = self.signatures.renew(frame, envelope)
+            if renewed is not frame:
+                self.outbox.add_message(t, renewed, consensus_step)
+            return renewed
+        if self.masks is None or frame is None or consensus_step or t == self.last_tick:
+            return frame
+        return self.masks.mask_frame(j, t, frame)
+
+    async def _answer_key_request(self, sender: int, header: Mapping[str, Any]) -> Frame:
+        """Answer a request for keys of masked sums; empty if there is no answer for a while."""
+        if self.masks is None:
+            raise Refused(f"{self.site_name(self.agent)} runs without masked sums")
+        until = asyncio.get_running_loop().time() + self.timeouts.round / 2
+        while (answer := self.masks.keys.answer_request(sender, header)) is None:
+            if not await self._wait_for_change(until):
+                return b""
+        return answer
+
+    async def _wait_for_change(self, until: float) -> bool:
+        """Wait until something new can be answered; return False if the time is over first."""
+        change = self._change
+        try:
+            async with asyncio.timeout_at(until):
+                await change.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _rollback_notice(self, t: int, consensus_step: int = 0) -> Frame | None:
+        """Return the rollback notice, if the agent has rolled back."""
+        if not self.outbox.first_round <= t < self.rollback_tick:
+            return None
+        envelope = Envelope(self.digests["run"], self.agent, t, consensus_step)
+        return wire_format.encode_rollback_notice(envelope)
+
+    def record_rollback(self, t: int) -> None:
+        """Record that the agent rolled back, to exchange t on the clock."""
+        self.rollback_tick = t
+        for j, publisher in list(self.publishers.items()):
+            self._send_available(j, publisher)
+        self.notify_waiting()
+
+    async def _await_response(self, request: MessageRequest, kind: str) -> Frame:
+        """Return the requested item; wait for half of the response time limit."""
+        limit = self._response_limits.get(request.sender, self.timeouts.round)
+        until = asyncio.get_running_loop().time() + min(self.timeouts.round, limit) / 2
+        self.outbox.record_durable(request.sender, request.durable)
+        while True:
+            if request.durable == self.last_tick:  # which may have become earlier meanwhile
+                await self.record_finished(request.sender)
+            if self._failure:
+                raise RunFailed(self._failure)
+            if (response := await self._available_response(request, kind)) is not None:
+                return response
+            if not await self._wait_for_change(until):
+                return b""
+
+    async def _available_response(self, request: MessageRequest, kind: str) -> Frame | None:
+        """Return the available answer."""
+        t, step = request.round, request.consensus_step
+        if self.edges and not step and (vote := await self.edges.answer_request(request, kind)):
+            return vote
+        try:
+            frame = self._message_for(request.sender, t, step) if kind == "ask" else None
+        except MessageDiscarded as error:
+            raise Refused(f"{self.site_name(self.agent)}: {error}") from None
+        if frame is None and self.edges and self.edges.stuck:
+            return encode_vote(STUCK)
+        return self._rollback_notice(t, step) if frame is None and kind == "ask" else frame
+
+    def publish(self, round: int, content: Frame, consensus_step: int = 0) -> None:
+        """Publish `content` as the message of `round`, or before it."""
+        self.outbox.add_message(round, content, consensus_step)
+        for j, publisher in list(self.publishers.items()):
+            self._send_available(j, publisher)
+        self.notify_waiting()
+
+    def fail(self, reason: str) -> None:
+        """Answer every later request with this failure."""
+        self._failure = reason
+        for j, publisher in self.publishers.items():
+            self._send_available(j, publisher)
+        self.notify_waiting()
+
+    async def record_finished(self, j: int) -> None:
+        """Record that neighbour j has finished, before it gets a response."""
+        async with self._finish_lock:
+            if j in self.finished:
+                return
+            if self.folder is not None:
+                call = self.folder, self.digests["run"], {*self.finished, j}
+                await self.run_blocking(site_checkpoint.record_finished, *call)
+            self.finished.add(j)
+        self.notify_waiting()
+
+    async def await_finished(self, j: int) -> None:
+        """Wait until neighbour j has asked as a finished agent."""
+        while j not in self.finished:
+            await self._change.wait()
+
+    def notify_waiting(self) -> None:
+        """Wake all waiting tasks."""
+        change, self._change = self._change, asyncio.Event()
+        change.set()

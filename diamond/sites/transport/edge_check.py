@@ -1,0 +1,87 @@
+"""Test of the edges of a site: each is dialed, or awaited, as in a run.
+
+If the site runs, it is asked about neighbours that dial it. If not, this test listens and waits in
+its place, and neighbours without an address can be tested at both ends at the same time.
+"""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from ...metrics.site_status import SiteStatus
+from ..identity.handshake import describe_differences
+from ..identity.roster import Bundle
+from ..rounds.client import gather_or_cancel
+from ..rounds.neighbour_status import validate_status
+from .errors import Refused, RunMismatch, Unreachable
+from .rpc import RpcClient
+from .server import Server
+from .timeouts import Timeouts
+from .wire_format import MAX_REQUEST_BYTES, Frame, FrameError, pack, unpack
+
+GOOD = "good"
+
+
+async def check_edges(
+    site: Bundle, digests: Mapping[str, str], limits: Timeouts, own_address: str
+) -> dict[str, str]:
+    """Return "good" or the failure for each neighbour.
+
+    `digests` of a run, if given, are compared with those of the neighbours. `own_address` is where
+    the site listens, or would listen; it may be empty.
+    """
+    header: dict[str, Any] = {"kind": "ping", "sender": site.me.number}
+    if digests:
+        header |= {"kind": "hello", "parts": dict(digests)}
+    running = await _query_own_site(site, limits, own_address)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(RpcClient(site, MAX_REQUEST_BYTES, limits))
+        if running is None and any(client.route(j).is_shared for j in site.me.neighbours):
+
+            async def answer(sender: int, request: Frame) -> Frame:
+                return _answer_test(request, digests, site.me.name)
+
+            server = Server(site, answer, own_address or None, client=client)
+            await stack.enter_async_context(server)
+
+        async def check_edge(j: int) -> str:
+            member = site.roster.members[j]
+            if running is not None and not client.route(j).dials:
+                is_connected = j in running["connected"]
+                return GOOD if is_connected else f"{member.name} has not connected to this site"
+            try:
+                await client.send_request(j, pack(header))
+                return GOOD
+            except (Refused, Unreachable, FrameError) as cause:
+                return f"{member.address}: {cause}" if member.address else str(cause)
+
+        results = await gather_or_cancel(check_edge(j) for j in site.me.neighbours)
+    return {site.roster.members[j].name: r for j, r in zip(site.me.neighbours, results)}
+
+
+def _answer_test(request: Frame, digests: Mapping[str, str], name: str) -> Frame:
+    """Answer the test or the greeting of a neighbour."""
+    header, _ = unpack(request, MAX_REQUEST_BYTES)
+    if header.get("kind") == "ping":
+        return pack({"kind": "ping"})
+    if header.get("kind") != "hello":
+        raise FrameError(f"{name} is being tested and does not run")
+    if digests and (mismatch := describe_differences(digests, header.get("parts"))):
+        raise RunMismatch(f"{name} runs something else: {mismatch}")
+    if "within" in header:  # the greeting of a run, which is not to begin with a test
+        raise FrameError(f"{name} is being tested and does not run")
+    return pack({"kind": "hello", "durable": 0, "kept": 0})
+
+
+async def _query_own_site(site: Bundle, limits: Timeouts, own_address: str) -> SiteStatus | None:
+    """Return the status of this site's running process; None if it does not run."""
+    if not own_address:
+        return None
+    request = pack({"kind": "status", "sender": site.me.number})
+    async with RpcClient(site, MAX_REQUEST_BYTES, limits, own_address) as client:
+        try:
+            response = await client.send_request(site.me.number, request)
+            header, _ = unpack(response, MAX_REQUEST_BYTES)
+            return validate_status(header, len(site.roster.members))
+        except (Refused, Unreachable, FrameError):
+            return None

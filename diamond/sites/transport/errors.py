@@ -1,0 +1,68 @@
+"""Errors of calls and of connections, in plain words."""
+
+import socket
+import ssl
+
+from .audit import sanitize_text
+from .packet_stream import PacketTooLong
+
+
+class Unreachable(ConnectionError):
+    """Error: a neighbour did not respond, but may be back soon."""
+
+
+class Refused(PermissionError):
+    """Error: a neighbour refused; retrying is useless."""
+
+
+class RunMismatch(Refused):
+    """Error: a neighbour runs something else, until one of the two is restarted."""
+
+
+class OutdatedRoster(Refused):
+    """Error: a site has an older roster than the caller, and will have the newer one soon."""
+
+
+class RunFailed(Refused):
+    """Error: the run of a neighbour has failed for good, and so the whole run."""
+
+
+WRONG_KEY = "its key is not the one in the roster"
+
+
+def describe_error(cause: BaseException) -> str:
+    """Rephrase common errors of the library in plain words."""
+    authority = "its certificate is not of this federation's authority"
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        if "expired" in cause.verify_message or "not yet valid" in cause.verify_message:
+            return "its certificate has expired, or one of the clocks is wrong"
+        return authority
+    if isinstance(cause, PacketTooLong):
+        return "an answer larger than any message of this run"
+    if isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause):
+        return "nothing listens there"
+    if isinstance(cause, socket.gaierror):
+        return "no machine of that name is known"
+    descriptions = {
+        "CERTIFICATE_EXPIRED": "it does not take this site's certificate, which has expired",
+        "UNKNOWN_CA": "it does not take this site's certificate, which is of another authority",
+        "BAD_CERTIFICATE": "it does not take this site's certificate",
+        "CERTIFICATE_UNKNOWN": "it does not take this site's certificate",
+        "CERTIFICATE_REQUIRED": "it does not take this site's certificate",
+        "DECRYPT_ERROR": "it does not take this site's certificate",
+        "WRONG_VERSION_NUMBER": "what listens there does not speak TLS",
+    }
+    text = f"{getattr(cause, 'reason', None) or ''} {cause}"
+    description = next(
+        (description for code, description in descriptions.items() if code in text.upper()), None
+    )
+    return description or sanitize_text(getattr(cause, "strerror", None) or cause)
+
+
+def describe_admission_failure(cause: BaseException, limit: float) -> str:
+    """Explain why a connection to this site was not admitted within `limit` seconds."""
+    if isinstance(cause, ssl.SSLError):
+        return f"no mutual TLS ({cause.reason or cause})"
+    if isinstance(cause, TimeoutError) or "handshake is taking longer" in str(cause):
+        return f"no proof of a key within {limit:g} s"
+    return str(cause) or type(cause).__name__

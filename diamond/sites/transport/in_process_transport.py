@@ -1,0 +1,164 @@
+"""All agents of a network in one process on a simulated clock, for rehearsals and tests.
+
+The wire carries the same bytes as a real one. Time passes only when every task is idle, so a run
+with hours of waiting takes only its computing time, and is deterministic.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from ..rounds.node import Node
+from .errors import Refused, Unreachable
+from .subscription import Publisher, Subscription
+from .wire_format import Frame, FrameError
+
+T = TypeVar("T")
+
+
+class Hop(NamedTuple):
+    """One direction of a call: a request to `receiver`, or its response to `sender`."""
+
+    sender: int  # caller
+    receiver: int  # callee
+    is_response: bool
+    number: int  # of the call, counted from 0
+
+
+Fault = Callable[[Hop, Frame], Awaitable[Frame]]  # returns what arrives; may raise `Unreachable`
+
+
+class InProcessNetwork:
+    """Carrier of calls between running nodes, through faults if any."""
+
+    def __init__(self, *faults: Fault, delay: float = 0.001):
+        self.nodes: dict[int, Node] = {}
+        self.faults, self.delay, self.calls = faults, delay, 0
+        self.subscriptions: set[asyncio.Task[None]] = set()  # active subscriptions
+
+    def transport(self, agent: int) -> "InProcessTransport":
+        """Return the transport of `agent`."""
+        return InProcessTransport(self, agent)
+
+    def close(self) -> None:
+        """Cancel all subscriptions before the loop closes."""
+        for task in self.subscriptions:
+            task.cancel()
+
+    async def deliver(self, hop: Hop, content: Frame) -> Frame:
+        """Return what arrives of `content`."""
+        await asyncio.sleep(self.delay)
+        for fault in self.faults:
+            content = await fault(hop, content)
+        return content
+
+    async def send_request(self, sender: int, receiver: int, request: Frame) -> Frame:
+        """Send a request and return its response."""
+        number, self.calls = self.calls, self.calls + 1
+        request = await self.deliver(Hop(sender, receiver, False, number), request)
+        node = self.nodes.get(receiver)
+        if node is None:
+            raise Unreachable(f"agent {receiver} is down")
+        try:
+            response = await node.answer_request(sender, request)
+        except FrameError as cause:
+            raise Unreachable(f"agent {receiver} could not read the request: {cause}") from None
+        if self.nodes.get(receiver) is not node:
+            raise Unreachable(f"agent {receiver} went down")
+        assert not isinstance(response, Publisher)
+        return await self.deliver(Hop(sender, receiver, True, number), response)
+
+    def subscribe(
+        self, sender: int, receiver: int, request: Frame, subscription: Subscription
+    ) -> None:
+        """Start a subscription, whose messages arrive in order."""
+        task = asyncio.ensure_future(
+            self._run_subscription(sender, receiver, request, subscription)
+        )
+        self.subscriptions.add(task)
+        task.add_done_callback(self.subscriptions.discard)
+
+    async def _run_subscription(
+        self, sender: int, receiver: int, request: Frame, subscription: Subscription
+    ) -> None:
+        number, self.calls = self.calls, self.calls + 1
+        queue: asyncio.Queue[Frame | Refused] = asyncio.Queue()
+        try:
+            request = await self.deliver(Hop(sender, receiver, False, number), request)
+            if (node := self.nodes.get(receiver)) is None:
+                return
+            publisher = await node.answer_request(sender, request)
+            assert isinstance(publisher, Publisher)
+            publisher.send, publisher.refuse = (
+                partial(_enqueue, queue, subscription),
+                queue.put_nowait,
+            )
+            publisher.on_opened()
+            while not subscription.ended and self.nodes.get(receiver) is node:
+                content = await queue.get()
+                if isinstance(content, Refused):
+                    return subscription.end(content)
+                content = await self.deliver(Hop(sender, receiver, True, number), content)
+                if self.nodes.get(receiver) is node:
+                    subscription.receive(content)
+        except (Refused, Unreachable, FrameError):
+            pass  # the following request reports the cause
+        finally:
+            subscription.end()
+
+
+def _enqueue(queue: "asyncio.Queue[Any]", subscription: Subscription, content: Frame) -> bool:
+    if not subscription.ended:
+        queue.put_nowait(content)
+    return not subscription.ended
+
+
+class InProcessTransport(NamedTuple):
+    """Transport of one agent."""
+
+    network: InProcessNetwork
+    agent: int
+
+    async def send_request(self, neighbour: int, request: Frame) -> Frame:
+        """See `Transport`."""
+        return await self.network.send_request(self.agent, neighbour, request)
+
+    def subscribe(self, neighbour: int, request: Frame, subscription: Subscription) -> None:
+        """See `Transport`."""
+        self.network.subscribe(self.agent, neighbour, request, subscription)
+
+
+async def run_inline(function: Callable[..., T], *args: Any) -> T:
+    """Run a function directly, while nothing else happens."""
+    return function(*args)
+
+
+class _SimulatedSelector(selectors.SelectSelector):
+    """Selector that advances the clock instead of waiting."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None:
+            raise RuntimeError("every agent waits for something that cannot happen any more")
+        self.now += max(0.0, timeout)
+        return super().select(0)
+
+
+class _SimulatedLoop(asyncio.SelectorEventLoop):
+    """Event loop on the simulated clock."""
+
+    def __init__(self) -> None:
+        self.selector = _SimulatedSelector()
+        super().__init__(self.selector)
+
+    def time(self) -> float:
+        return self.selector.now
+
+
+def run_simulated(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end on a simulated clock."""
+    with asyncio.Runner(loop_factory=_SimulatedLoop) as runner:
+        return runner.run(work)

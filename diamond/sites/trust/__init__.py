@@ -1,0 +1,1 @@
+"""Trust: masks, signatures, proofs and outliers, for sites that do not believe one another."""
