@@ -141,7 +141,7 @@ def memory_of_plain(problem, optimizer, batch, in_turn):
     """Return the bytes of a step of plain training: arguments, results and temporaries."""
     import jax
 
-    from diamond.hardware.memory import memory_need
+    from diamond.hardware.device_memory import memory_need
 
     program, data, start = plain_program(problem, optimizer, batch, in_turn=in_turn)
     return sum(memory_need(program.lower(jax.eval_shape(start), data, 0, 1).compile()))
@@ -163,7 +163,7 @@ def memory_of_method(problem, name, batch, limit):
         run_rounds_in_place,
     )
     from diamond.engine.single_device import SingleDevice
-    from diamond.hardware.memory import memory_need
+    from diamond.hardware.device_memory import memory_need
     from diamond.schedules.deferred import ResolutionContext, resolve
 
     network = diamond.network.ring(problem.agents)

@@ -9,7 +9,7 @@ import numpy as np
 from ..auto.adaptive_optimizers import adam_rate
 from ..catalogue import methods_for
 from ..core.pytrees import Tree
-from ..hardware.memory import format_bytes
+from ..hardware.device_memory import format_bytes
 from ..problem import Problem
 from ..records.run import Run
 

@@ -29,7 +29,7 @@ from ..core import host_transfer
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..hardware.compiler import compile_fast
-from ..hardware.memory import map_in_groups
+from ..hardware.device_memory import map_in_groups
 from ..hypergradient.diagnostics.lipschitz import with_scaled_lipschitz
 from ..problem import Objectives, Rows
 from ..schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue

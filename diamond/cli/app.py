@@ -114,7 +114,7 @@ def _report_error(error: Exception) -> int | None:
         typer.echo(message, err=True)  # not by rich, which may be the missing package
         return FAILED
     from ..data import DataError
-    from ..hardware.memory import TooLarge
+    from ..hardware.device_memory import TooLarge
     from ..records.folder_lock import FolderBusy
     from ..records.folder_reader import DamagedRun
     from ..records.folder_recovery import UnrecoverableRun

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..engine.forecast import Forecast
 from ..experiment.job_runner import Plan
-from ..hardware.memory import format_bytes
+from ..hardware.device_memory import format_bytes
 from ..metrics.display import format_duration
 from .terminal_tables import text_table
 

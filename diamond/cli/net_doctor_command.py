@@ -37,7 +37,7 @@ def doctor(
 ) -> None:
     """Test the connection to every neighbour of this site; say who dials, and why one fails."""
     with report_site_errors(), load_site(bundle) as (site, federation):
-        from ..hardware.memory import format_bytes
+        from ..hardware.device_memory import format_bytes
         from ..network.comparison_paths import describe_comparison
         from ..network.liars import describe_defense
         from ..network.mask_limits import describe_masks

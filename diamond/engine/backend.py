@@ -12,7 +12,7 @@ from ..core import cost_counter, host_transfer
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..core.sampling import key
-from ..hardware.memory import Budget, MemoryBoundedProgram
+from ..hardware.device_memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm
 from ..problem import Objectives, Rows
 from ..schedules.deferred import Consensus

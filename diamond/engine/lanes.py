@@ -15,7 +15,7 @@ from ..core import cost_counter, pytrees
 from ..core.cost_counter import Cost
 from ..core.sampling import Sampling, key
 from ..hardware.compiler import compile_program
-from ..hardware.memory import Budget, MemoryBoundedProgram
+from ..hardware.device_memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm
 from ..metrics.divergence import nonfinite_measures
 from ..metrics.evaluations import Every, is_evaluation

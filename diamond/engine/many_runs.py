@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.sampling import Sampling
 from ..core.validation import as_int
-from ..hardware.memory import TooLarge
+from ..hardware.device_memory import TooLarge
 from ..interface.round_interface import Algorithm
 from ..metrics.display import progress_display
 from ..metrics.divergence import Diverged

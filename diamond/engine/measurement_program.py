@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from ..core import pytrees
-from ..hardware.memory import MemoryBoundedProgram
+from ..hardware.device_memory import MemoryBoundedProgram
 from ..metrics import measures as programs
 from ..metrics.exact_measures import curvature_probes
 from ..metrics.measures import MeasuredState, Measures, sampled_directions

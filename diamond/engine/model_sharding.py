@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ..core.pytrees import Tree
 from ..core.sampling import Sampling
 from ..hardware.compiler import MULTI_DEVICE_ROUND_OPTIONS, compile_program
-from ..hardware.memory import Budget, MemoryBoundedProgram
+from ..hardware.device_memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..problem import Objectives, Problem

@@ -18,7 +18,7 @@ from ..core import pytrees
 from ..core.pytrees import Tree
 from ..core.sampling import Sampling
 from ..hardware.compiler import MULTI_DEVICE_ROUND_OPTIONS, compile_program
-from ..hardware.memory import Budget, MemoryBoundedProgram
+from ..hardware.device_memory import Budget, MemoryBoundedProgram
 from ..hardware.sharding import AgentSharding
 from ..interface.round_interface import Algorithm, is_finished
 from ..network import Network

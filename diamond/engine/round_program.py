@@ -14,7 +14,7 @@ from ..core import cost_counter, host_transfer, pytrees
 from ..core.cost_counter import Cost
 from ..core.sampling import AGENT_AXES, ExchangeId, Sample, Sampling, draw
 from ..hardware.compiler import compile_program
-from ..hardware.memory import even_group_size, map_in_groups
+from ..hardware.device_memory import even_group_size, map_in_groups
 from ..interface.round_interface import Algorithm, Estimate, Message, State, is_finished
 from ..interface.traffic import is_mean, message_shapes
 from ..problem import Objectives, Rows

@@ -127,7 +127,7 @@ def simulate(
 
     Raises:
         diamond.Diverged: the run diverged and may not roll back.
-        diamond.hardware.memory.TooLarge: the run does not fit the memory.
+        diamond.hardware.device_memory.TooLarge: the run does not fit the memory.
     """
     check_arguments(problem, network, algorithm, rounds, every, sampling)
     warn_of_repeated_rows(problem, algorithm.batch)

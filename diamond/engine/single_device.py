@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding
 from ..core import host_transfer
 from ..core.pytrees import Tree
 from ..core.sampling import Sampling
-from ..hardware.memory import Budget, MemoryBoundedProgram
+from ..hardware.device_memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..network.mixing.lossy_mixer import make_mixer

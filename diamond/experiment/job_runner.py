@@ -14,7 +14,7 @@ from ..config.problem_section import read_problem
 from ..config.validation_errors import BadExperiment, Mistake
 from ..core.sampling import key
 from ..engine.forecast import Forecast, forecast
-from ..hardware.memory import TooLarge
+from ..hardware.device_memory import TooLarge
 from ..privacy.private_runs import describe_noise
 from ..problem import Problem
 from ..records.checkpoint import replace_file

@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from ..core import pytrees
 from ..core.pytrees import Tree
-from ..hardware.memory import map_in_groups
+from ..hardware.device_memory import map_in_groups
 from ..problem import Objectives
 from . import lower_solution
 

@@ -13,7 +13,7 @@ import diamond
 from diamond.engine import driver, lanes, single_driver
 from diamond.engine.many_runs import simulate_many
 from diamond.engine.round_program import WORK
-from diamond.hardware.memory import MemoryBoundedProgram
+from diamond.hardware.device_memory import MemoryBoundedProgram
 
 COMPILING = "/jax/core/compile/"
 

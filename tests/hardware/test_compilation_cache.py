@@ -11,7 +11,7 @@ from helpers import ESTIMATORS, build, quad, ring
 import diamond
 from diamond.cli import progress_bars
 from diamond.hardware import compilation_cache
-from diamond.hardware.memory import MemoryBoundedProgram
+from diamond.hardware.device_memory import MemoryBoundedProgram
 
 SCRIPT = """
 import jax, sys

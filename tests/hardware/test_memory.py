@@ -18,8 +18,9 @@ import diamond
 from diamond import cli, hypergradient, network
 from diamond.engine.forecast import forecast
 from diamond.engine.many_runs import simulate_many
-from diamond.hardware import compilation_cache, memory
-from diamond.hardware.memory import (
+from diamond.hardware import compilation_cache
+from diamond.hardware import device_memory as memory
+from diamond.hardware.device_memory import (
     USABLE_SHARE,
     Budget,
     MemoryBoundedProgram,
