@@ -81,7 +81,7 @@ docs: $(VENV)/installed  ## the documentation, as a site in site/
 
 bench: $(VENV)/installed  ## speed: beside a hand-written loop, and of sites as processes
 	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/sites.py
+	$(BIN)/python benchmarks/peers.py
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info

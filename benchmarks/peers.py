@@ -1,4 +1,4 @@
-"""Sites as real processes beside what they could be: `python benchmarks/sites.py [SITES ...]`.
+"""Sites as real processes beside what they could be: `python benchmarks/peers.py [SITES ...]`.
 
 Rings of 2, 3, 5 and 9 sites with messages of 4 kB, 100 kB and 10 MB, GT-SGD in the paper's order.
 Milliseconds of a round, in one run:

@@ -1,4 +1,4 @@
-"""The bare floor of a site, for `benchmarks/sites.py`: TLS streams and the compiled round.
+"""The bare floor of a site, for `benchmarks/peers.py`: TLS streams and the compiled round.
 
     python benchmarks/peers_floor.py BUNDLE BYTES ROUNDS
 

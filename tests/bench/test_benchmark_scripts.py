@@ -53,7 +53,7 @@ NOT_RUN = {
     "gpu": "measures a GPU",
     "links": "draws runs that reach a target, which short runs do not",
     "make_digits": "writes a file of the package",
-    "peers_floor": "started by sites.py, with keys of a federation",
+    "peers_floor": "started by peers.py, with keys of a federation",
 }
 
 
