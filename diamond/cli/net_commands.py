@@ -84,11 +84,8 @@ def init(
     with report_errors():
         require_net_packages()
         from ..sites.identity.certificate_authority import create_federation
-        from ..sites.rounds.agent_programs import CLIP_WARNING
 
         federation = _load_for(file, out)
-        if federation.clip is not None:
-            print_message(CLIP_WARNING, "yellow")
         folder = out or Path(federation.name)
         bundles = create_federation(
             folder,
@@ -157,7 +154,7 @@ def start(
         lock_bundle(bundle, federation),
     ):
         from ..config.federation_file import build_roster_network, origin
-        from ..engine.site_rehearsal import run
+        from ..engine.site_run import SiteSettings, run
         from ..hardware.compiler import run_inline
         from ..privacy.ledger import check_earlier_run
         from ..privacy.private_runs import describe_noise
@@ -206,25 +203,26 @@ def start(
                 problem_built,
                 federation.build_network(),
                 algorithm,
-                federation.rounds,
-                bundle,
-                folder,
-                federation.seed,
-                federation.sampling,
-                federation.every,
-                Timeouts(connect, answer, give_up),
-                watch,
-                origin(federation, site.me.name, component, command),
-                federation.to_toml(),
-                listen,
-                federation.missing,
-                federation.clip,
-                metrics,
-                federation.measure,
-                share_loss,
-                federation.deadline,
-                federation.signed,
-                build_roster_network,
+                SiteSettings(
+                    rounds=federation.rounds,
+                    seed=federation.seed,
+                    sampling=federation.sampling,
+                    missing=federation.missing,
+                    deadline=federation.deadline,
+                    signed=federation.signed,
+                    every=federation.every,
+                    limits=Timeouts(connect, answer, give_up),
+                    listen=listen,
+                    metrics=metrics,
+                    measure=federation.measure,
+                    share_loss=share_loss,
+                ),
+                bundle=bundle,
+                folder=folder,
+                listener=watch,
+                origin=origin(federation, site.me.name, component, command),
+                config=federation.to_toml(),
+                build_network=build_roster_network,
             )
         x = compute_digest(final.state.x)
         if json:

@@ -54,7 +54,7 @@ def doctor(
         digests: dict[str, str] = {}
         if problem or federation.problem:
             parts = federation.build_network(), federation.algorithm.build(), site.me.number
-            sampling_settings = federation.seed, federation.sampling, federation.clip
+            sampling_settings = federation.seed, federation.sampling
             problem_built = build_problem(
                 site_problem(problem, data, site, federation), site.me.name
             )

@@ -64,10 +64,6 @@ def load_site(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
     sites = {member.name: member.address for member in roster.founders}
     fixed = roster.federation, roster.terms, sites, roster.all_relays
     federation = from_terms(*fixed, is_checked=bool(roster.epochs))
-    if federation.clip is not None:
-        from ..sites.rounds.agent_programs import CLIP_WARNING
-
-        print_message(CLIP_WARNING, "yellow")
     names = {member.number: member.name for member in site.roster.members}
     with jax.enable_x64(federation.precision == "float64"), warnings.catch_warnings():
         warnings.simplefilter("always", RuntimeWarning)

@@ -55,7 +55,6 @@ class Federation(BaseModel):
         missing: Handling of an absent neighbour: "wait" for it, or "continue" without it.
         deadline: Time after which a round continues without a late neighbour: seconds, or a
             multiple of the usual duration, as in "1.5 median"; needs missing = "continue".
-        clip: Limit of the influence of one neighbour, in multiples of the median difference.
         signed: Sign all messages, so that a site that tells different neighbours different things
             is found, with a proof, and its messages are no longer used.
         measure: "cheap" never solves the lower level for a measurement; the default is
@@ -86,7 +85,6 @@ class Federation(BaseModel):
     precision: Literal["float32", "float64"] = "float32"
     missing: Literal["wait", "continue"] = "wait"  # how to handle an absent neighbour
     deadline: Annotated[float | str | None, AfterValidator(_check_deadline)] = None
-    clip: Annotated[float, Field(ge=1)] | None = None  # limit in multiples of the usual
     measure: Literal["exact", "cheap"] | None = None  # "cheap" never solves the lower level
     signed: bool = False  # neighbours compare signed digests of messages
     network: Annotated[Component, BeforeValidator(read_network)]
@@ -131,8 +129,6 @@ class Federation(BaseModel):
             reasons["missing"] = (
                 'masks cancel only in the sum of all neighbours: masked needs missing = "wait"'
             )
-        if self.clip is not None:
-            reasons["clip"] = "compares single messages, which masked hides; leave out one of them"
         if self.signed:
             reasons["signed"] = (
                 "compares single messages, which masked hides; leave out one of them"
@@ -151,7 +147,7 @@ class Federation(BaseModel):
     def terms(self) -> dict[str, Any]:
         """Return the terms that the sites agree on as plain data."""
         scalars = ("rounds", "every", "seed", "sampling", "precision", "missing")
-        more = {name: getattr(self, name) for name in ("deadline", "clip", "measure", "problem")}
+        more = {name: getattr(self, name) for name in ("deadline", "measure", "problem")}
         more["signed"] = self.signed or None
         if self.masked is not False:
             more["masked"] = self.masked

@@ -2,7 +2,7 @@
 
 All processes run the same program; each has the agents of its own devices. Nothing is encrypted or
 authenticated: use trusted networks only. If a process is lost the job ends, and can resume from its
-last checkpoint. For agents that come and go, see `diamond.engine.site_rehearsal`.
+last checkpoint. For agents that come and go, see `diamond.engine.site_run`.
 """
 
 import numpy as np

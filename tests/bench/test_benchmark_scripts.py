@@ -14,7 +14,6 @@ SMALLEST = {  # by script; OUT is an empty folder
     "auto": "--groups ridge --rounds 20 --limit 60",
     "channels": "--small",
     "churn": "--rounds 12 --join 4 --leave 8 --kill 4 --every 2",
-    "clipping": "2",
     "common": "--rounds 10 --seeds 1",
     "compare_methods": "OUT/comparison.svg",
     "cores": "--cores --agents 2",

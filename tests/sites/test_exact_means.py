@@ -173,8 +173,6 @@ def test_what_excludes_exact_means_is_refused():
     for changed in (network.every(2), diamond.network.ring(4).masked()):
         with pytest.raises(ValueError, match=r"exact means over all agents.*since its"):
             agents(problem, changed, MeanMethod())
-    with pytest.raises(ValueError, match="since clip compares single messages"):
-        agents(problem, network, MeanMethod(), clip=2.0)
     agent = agents(problem, network, MeanMethod())[0]
     with pytest.raises(ValueError, match="since rounds continue without absent sites"):
         fixed = agent, 4, InProcessNetwork().transport(0), None, 2, LIMITS, run_inline

@@ -268,8 +268,6 @@ def test_combinations_that_cannot_work_are_refused():
     wire = InProcessNetwork()
     with pytest.raises(ValueError, match="none may be missing"):
         Node(agent, 3, wire.transport(0), missing="continue")
-    with pytest.raises(ValueError, match="clip compares single messages"):
-        agents(quad(agents=4), NETWORK.masked(), build_algorithm("gt_sgd"), clip=2.0)
     with pytest.raises(ValueError, match="in the clear"):
         agents(quad(agents=4), NETWORK.masked(), diamond.gt_sgd())
     assert describe_differences(compute_digests(agent, 3), compute_digests(plain, 3)) == (

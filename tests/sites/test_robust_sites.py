@@ -80,9 +80,7 @@ def test_sites_with_another_defense_are_another_network(problem):
     assert describe_differences(*digests) == "another network"
 
 
-def test_trackers_and_clip_are_refused(problem):
+def test_trackers_are_refused(problem):
     network = diamond.network.complete(5).robust()
     with pytest.raises(ValueError, match="sends trackers or corrects x by sums"):
         agents(problem, network, build_algorithm("gt_sgd"))
-    with pytest.raises(ValueError, match="robust mixing, which replaces clip: leave out clip"):
-        agents(problem, network, build_algorithm("dsgd"), clip=3.0)

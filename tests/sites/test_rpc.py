@@ -20,7 +20,7 @@ from tls_sites import (
 )
 
 import diamond
-from diamond.engine.site_rehearsal import run
+from diamond.engine.site_run import SiteSettings, run
 from diamond.sites.identity import roster
 from diamond.sites.identity.handshake import compute_digests
 from diamond.sites.transport.errors import Refused, Unreachable
@@ -269,5 +269,11 @@ def test_a_network_that_is_not_the_rosters_is_refused(places, tmp_path):
     folder, *_ = places
     agent = team()[0]
     with pytest.raises(ValueError, match="neighbours site1, site2, the roster site1; use"):
-        fixed = diamond.network.ring(3), agent.algorithm, ROUNDS
-        run(agent.problem, *fixed, folder / "site0", tmp_path / "run")
+        run(
+            agent.problem,
+            diamond.network.ring(3),
+            agent.algorithm,
+            SiteSettings(rounds=ROUNDS),
+            bundle=folder / "site0",
+            folder=tmp_path / "run",
+        )

@@ -87,8 +87,7 @@ def describe_differences(
 def _describe_channels(agent: Agent) -> list[str]:
     """Describe the channels of the network, if any."""
     network = agent.network
-    options = [] if agent.clip is None else [f"clip {agent.clip}"]
-    options += [] if network.defense is None else [f"robust {network.defense}"]
+    options = [] if network.defense is None else [f"robust {network.defense}"]
     options += [] if network.mask_limit is None else [f"masked {network.mask_limit}"]
     options += [f"every {agent.exchange_every}"] * (agent.exchange_every > 1)
     options += [f"members {list(agent.members)}"] * agent.has_epochs

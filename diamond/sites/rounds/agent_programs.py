@@ -53,7 +53,6 @@ class FinishKey(NamedTuple):
     stage: int
     own_index: int  # index of the agent among the sources
     next_message: tuple[int, int] | None = None  # next known message: its stage, and rounds ahead
-    clip: float | None = None  # see `mix_clipped`
     robust: RobustReceiver | None = None
     has_change: bool = False  # the parts are the own message and its change
 
@@ -125,10 +124,6 @@ def finish_program(plan: FinishKey) -> Callable[..., Any]:
             change = plan.robust.change(messages, weights, plan.own_index)
         else:
             change = mix_messages(messages, weights, plan.own_index)
-        if plan.clip is not None:
-            change = mix_clipped(
-                messages, weights, plan.own_index, [part[0] for part in distances], plan.clip
-            )
         mixed = messages[plan.own_index], change
         state = algorithm.stages[plan.stage].update(old, estimate, *mixed, t)
         next_message, new_state = None, prune_leaves(state, (old, estimate))
@@ -175,40 +170,6 @@ def mix_messages(messages: Any, weights: jax.Array, own_index: int) -> Message:
         return total
 
     return jax.tree.map(change, *messages)
-
-
-CLIP_WARNING = (
-    "clip shortens honest messages too where rows differ between sites: the run can end far from "
-    "where it would end without clip, and few lies are stopped (figures: docs/results/sites.md); "
-    "leave out clip, or compare both in a rehearsal first"
-)
-
-
-def mix_clipped(
-    messages: Any, weights: jax.Array, own_index: int, distances: Any, clip: float
-) -> Message:
-    """Mix with every difference shortened to `clip` times the median of their lengths.
-
-        sum_j M_ij min(1, clip med_k d_k / d_j) (s_j - s_i),    d_j = ||s_j - s_i||,
-
-    for each part of the message; of an even number, the median is the smaller of the two.
-    """
-    parts = []
-    for k, lengths in enumerate(distances):
-        others = [d for j, d in enumerate(lengths) if j != own_index]
-        usual = jnp.sort(jnp.stack(others))[(len(others) - 1) // 2]
-        share = jnp.where(lengths > clip * usual, clip * usual / lengths, 1.0)
-
-        def change(*leaves: jax.Array) -> jax.Array:
-            total, own_part = jnp.zeros_like(leaves[0]), leaves[own_index]
-            for j, (weight, leaf) in enumerate(zip(weights.astype(total.dtype), leaves)):
-                if j != own_index:
-                    part = weight * share[j].astype(total.dtype) * (leaf - own_part)
-                    total = total + jnp.where(share[j] > 0, part, 0)
-            return total
-
-        parts.append(jax.tree.map(change, *(message[k] for message in messages)))
-    return Message(*parts)
 
 
 def drop_step_scalars(part: Any) -> Any:

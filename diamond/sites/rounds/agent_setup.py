@@ -46,7 +46,6 @@ class AgentSetup:
         number: int,
         seed: int = 0,
         sampling: Sampling = "blocks",
-        clip: float | None = None,
         epoch: Epoch | None = None,
         missing: str = "wait",
     ):
@@ -55,18 +54,11 @@ class AgentSetup:
         self.has_epochs = epoch is not None
         self.earlier_bytes = 0  # sent before the first round, to other neighbours
         _check(problem, network, number, self.members)
-        if clip is not None and network.channels:
-            raise ValueError("differences of compressed messages cannot be clipped: leave out clip")
-        if clip is not None and network.defense:
-            raise ValueError(
-                f"{network.name} has robust mixing, which replaces clip: leave out clip"
-            )
-        self.clip = clip
         problem = problem.for_agent(number)
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
         algorithm = with_simulated_secret(algorithm, number)
-        obstacle = _exact_mean_obstacle(algorithm, clip, epoch, missing)
+        obstacle = _exact_mean_obstacle(algorithm, epoch, missing)
         if obstacle and hasattr(algorithm, "without_exact_means"):
             algorithm = algorithm.without_exact_means(obstacle)
         specialized = specialize(algorithm, problem, network)
@@ -82,7 +74,7 @@ class AgentSetup:
         self.channel_codec = make_channel_codec(network)
         self.message_shapes = message_shapes(self.template, self.objectives, *problem.start(seed))
         check_robust_mixing(network, self.template, self.message_shapes)
-        check_masked_sums(network, specialized, clip)
+        check_masked_sums(network, specialized)
         check_exact_means(network, self.message_shapes, obstacle)
         self._is_mean = [is_mean(shapes) for shapes in self.message_shapes]
         self.mean_place = mean_place(network, number) if any(self._is_mean) else None
@@ -212,13 +204,10 @@ class AgentSetup:
         return self.exchanges[following].stage, int(is_last)
 
 
-def _exact_mean_obstacle(
-    algorithm: Any, clip: float | None, epoch: Epoch | None, missing: str
-) -> str:
+def _exact_mean_obstacle(algorithm: Any, epoch: Epoch | None, missing: str) -> str:
     """Return why this run of sites has no exact means, in a few words, or ""; networks apart."""
     obstacles = {
         "its members change": epoch is not None,
-        "clip compares single messages": clip is not None,
         "the run is private": privacy_of(algorithm) is not None,
         CONTINUES: missing == "continue",
     }

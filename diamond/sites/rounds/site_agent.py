@@ -38,9 +38,8 @@ class Agent(AgentSetup):
     The agent draws the samples of agent `number` of `diamond.simulate` and sums received messages
     in the order of the agents, so its trajectory equals the simulated one. A round is a sequence of
     exchanges. Numbers that the algorithm leaves open are estimated from this agent's measurements
-    and the maximum over the network. With `clip`, the difference to a neighbour is bounded by
-    `clip` times the median (`agent_programs.mix_clipped`). With `epoch`, the agents of the network
-    are its members, and the first round is that of the epoch. `missing` is that of the `Node`.
+    and the maximum over the network. With `epoch`, the agents of the network are its members, and
+    the first round is that of the epoch. `missing` is that of the `Node`.
     """
 
     def __init__(
@@ -51,11 +50,10 @@ class Agent(AgentSetup):
         number: int,
         seed: int = 0,
         sampling: Sampling = "blocks",
-        clip: float | None = None,
         epoch: Epoch | None = None,
         missing: str = "wait",
     ):
-        super().__init__(problem, network, algorithm, number, seed, sampling, clip, epoch, missing)
+        super().__init__(problem, network, algorithm, number, seed, sampling, epoch, missing)
         self.measure: LocalMeasure = "exact" if problem.has_lower_solution else "cheap"
         self.distances: tuple[np.ndarray, np.ndarray] | None = None  # see `split_observations`
         self._flat_algorithm: tuple[Any, Any, Any] = None, None, None  # with leaves, structure
@@ -219,7 +217,7 @@ class Agent(AgentSetup):
             is_mean = self.sends_mean(exchange)
             has_change = is_mean or self.masked is not None
             fixed = structure, self._structures[stage], stage, 0 if has_change else own_index
-            choices = self._next_messages[exchange], self.clip, self.robust, has_change
+            choices = self._next_messages[exchange], self.robust, has_change
             program = agent_programs.finish_program(FinishKey(*fixed, *choices))
             own_arrays, on_device = self._last_sent
             sources = [self.number, MEAN_SOURCE] if is_mean else self.sources

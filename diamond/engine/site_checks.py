@@ -1,0 +1,31 @@
+"""Checks of a run of sites before it begins."""
+
+from ..core.validation import as_int
+from ..interface.round_interface import Algorithm
+from ..network import Network
+from ..problem import Problem
+from ..sites.rounds.node import MissingPolicy
+from .simulate import check_network_kind
+
+
+def check_counts(rounds: int, seed: int, every: int = 1) -> None:
+    """Refuse values with which the run would never end or never begin."""
+    as_int("rounds", rounds, 1)
+    as_int("every", every, 1)
+    as_int("seed", seed)
+
+
+def check_changes(
+    problem: Problem,
+    network: Network,
+    algorithm: Algorithm,
+    missing: MissingPolicy = "wait",
+    deadline: float | str | None = None,
+) -> None:
+    """Refuse methods that are wrong where some rounds have fewer links, and lone deadlines."""
+    if deadline is not None and (missing != "continue" or network.sequence):
+        raise ValueError(
+            "a deadline needs missing='continue' and a network with an exchange in every round"
+        )
+    if network.sequence or deadline is not None:
+        check_network_kind(network if network.sequence else network.every(2), algorithm, problem)
