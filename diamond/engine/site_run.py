@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -85,7 +85,7 @@ class SiteSettings:
     deadline: float | str | None = None
     signed: bool = False
     every: int = 10
-    limits: Timeouts = Timeouts()
+    limits: Timeouts = field(default_factory=Timeouts)
     listen: str | None = None
     metrics: int | None = None
     measure: LocalMeasure | None = None
