@@ -5,7 +5,7 @@ which returns the update to add, and the next state. optax itself is not needed.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,25 @@ def adam_rate(size: int) -> float:
     return min(LARGEST_RATE, RATE * (RATE_SIZE / max(size, 1)) ** (1 / 3))
 
 
+class Optimizer:
+    """Optimizer of one variable, with the interface of optax."""
+
+    has_step_size: ClassVar[bool] = False  # whether `step_size` exists, which a prox needs
+    learns_step: ClassVar[bool] = False  # whether it finds its step size during the run
+
+    def init(self, parameters: Tree) -> Any:
+        """Return the state before the first update."""
+        raise NotImplementedError
+
+    def update(self, direction: Tree, state: Any, parameters: Tree) -> tuple[Tree, Any]:
+        """Return the update to add to the parameters, and the next state."""
+        raise NotImplementedError
+
+    def step_size(self, direction: Tree, state: Any, parameters: Tree) -> Number:
+        """Return the step size of the next update."""
+        raise NotImplementedError
+
+
 class AdamState(NamedTuple):
     """Number of updates, and moving averages of gradients and of their squares."""
 
@@ -37,7 +56,7 @@ class AdamState(NamedTuple):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Adam:
+class Adam(Optimizer):
     """Adam (Kingma and Ba, 2015); its averages of squares forget faster than by default."""
 
     rate: Number
@@ -50,7 +69,6 @@ class Adam:
         return AdamState(jnp.zeros((), jnp.int32), zero, zero)
 
     def update(self, direction: Tree, state: AdamState, parameters: Tree) -> tuple[Tree, AdamState]:
-        """Return the update of this round, and the next state."""
         b, c = self.mean_decay, self.square_decay
         count = state.updates + 1
         mean = jax.tree.map(lambda m, d: _mix(b, m, d), state.mean, direction)
@@ -82,7 +100,7 @@ class DistanceState(NamedTuple):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class DistanceOverGradients:
+class DistanceOverGradients(Optimizer):
     """Step size c max_s ||x_s - x_0|| / sqrt(sum_s ||u_s||^2) (DoG: Ivgi, Hinder, Carmon, 2023).
 
     x rests for the first rounds, in which y and z approach their solutions. The first step has the
@@ -92,6 +110,7 @@ class DistanceOverGradients:
 
     rest: Number = REST
     unit: Number = 1.0  # 0 if x does not start at zero
+    has_step_size = learns_step = True
 
     def init(self, parameters: Tree) -> DistanceState:
         zero = jnp.zeros((), jnp.result_type(*jax.tree.leaves(parameters)))
@@ -118,8 +137,3 @@ class DistanceOverGradients:
         length = jnp.minimum(jnp.minimum(whole, longest), jnp.maximum(DAMPING * whole, first))
         alpha = jnp.where(moves, length / (size + TINY), 0.0)
         return DistanceState(state.updates + 1, state.start, distance, gradient_sum, alpha)
-
-
-def is_learned(optimizer: Any) -> bool:
-    """Return whether the optimizer learns its step size."""
-    return isinstance(optimizer, DistanceOverGradients)

@@ -8,7 +8,6 @@ from .registry import (
     methods_for,
     methods_without_convexity,
     names,
-    needs_strong_convexity,
 )
 
 __all__ = [
@@ -22,5 +21,4 @@ __all__ = [
     "methods_table",
     "methods_without_convexity",
     "names",
-    "needs_strong_convexity",
 ]

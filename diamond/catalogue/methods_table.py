@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..interface.round_interface import NETWORKS
-from .registry import COMPOSED, LEVELS, maker, methods_for, names, needs_strong_convexity
+from ..algorithms.parts.composed import ComposedAlgorithm
+from ..algorithms.parts.learned_algorithm import LearnedStepsAlgorithm
+from ..algorithms.parts.single_stage import SingleStageMethod
+from .registry import COMPOSED, LEVELS, maker, methods_for, names
 
 
 class MethodRow(NamedTuple):
@@ -51,15 +53,16 @@ def describe_method(name: str, level: str | None = None) -> MethodRow:
     method = make()
     title, rule = _reference_and_status(make)
     solves = ", ".join(method.lower_levels)
-    convexity = "strong" if needs_strong_convexity(method) else "any"
+    convexity = "strong" if method.needs_strong_convexity else "any"
     if (level or method.lower_levels[0]) == "none":
         convexity = "-"
-    if hasattr(method, "specialize"):
-        method = method.specialize(ProblemKind(level or method.lower_levels[0]))
-    method = getattr(method, "method", method)  # without the wrapper that learns numbers
-    networks = getattr(method, "networks", NETWORKS[0])
-    if not hasattr(method, "directions"):
-        about = getattr(method, "about", "; ".join(["its own"] * 6))
+    method = method.specialize(ProblemKind(level or method.lower_levels[0]))
+    networks = method.networks
+    if isinstance(method, LearnedStepsAlgorithm):
+        method = method.method
+    if not isinstance(method, ComposedAlgorithm):
+        is_own = isinstance(method, SingleStageMethod)
+        about = method.about if is_own else "; ".join(["its own"] * 6)
         *vectors_per_stage, calls = about.split("; ")
         return MethodRow._make(
             (name, solves, *vectors_per_stage, networks, convexity, calls, title, rule)
@@ -105,19 +108,9 @@ def _moving_variables(word: str, method: Any) -> str:
 def _oracle_calls(method: Any) -> str:
     """Return the oracle calls of one agent in a round, per point of its estimator."""
     points = 2 if method.estimator.needs_previous_point else 1
-    calls_by_kind = {
-        "gradient": "f",
-        "implicit": "f, g, chain, g_xy",
-        "carried": "f, g, g_yy, g_xy",
-        "penalty": "f, 2 g",
-        "moreau": "f, 2 g",
-        "barrier": "f, inner + 2 g",
-        "regularized": "f, g, g_yy, g_xy",
-    }
-    rows = "all rows" if getattr(method.estimator, "full", False) else "a batch"
-    kind = type(method.directions).__name__.lower()
+    rows = "all rows" if method.estimator.full else "a batch"
     twice = " at two points" if points == 2 else ""
-    return f"{calls_by_kind.get(kind, kind)} on {rows}{twice}"
+    return f"{method.directions.calls} on {rows}{twice}"
 
 
 def _reference_and_status(make: Callable[..., Any]) -> tuple[str, str]:

@@ -49,16 +49,11 @@ def _entry_point_methods() -> dict[str, EntryPoint]:
 def methods_for(level: str, network: str = NETWORKS[0]) -> list[str]:
     """Return the methods for this kind of lower level that are correct on such a network."""
     methods = {name: maker(name)() for name in names() if name != COMPOSED}
-    widest = lambda method: NETWORKS.index(getattr(method, "networks", NETWORKS[0]))
+    widest = lambda method: NETWORKS.index(method.networks)
     suitable = {name: m for name, m in methods.items() if level in m.lower_levels}
     return [name for name, m in suitable.items() if NETWORKS.index(network) <= widest(m)]
 
 
 def methods_without_convexity(level: str) -> list[str]:
     """Return the methods for this kind of lower level that need no strong convexity of it."""
-    return [name for name in methods_for(level) if not needs_strong_convexity(maker(name)())]
-
-
-def needs_strong_convexity(method: Any) -> bool:
-    """Return whether the method needs a strongly convex lower level; `solve` chooses by itself."""
-    return bool(getattr(method, "needs_strong_convexity", False))
+    return [name for name in methods_for(level) if not maker(name)().needs_strong_convexity]

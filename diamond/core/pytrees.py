@@ -1,7 +1,7 @@
 """Arithmetic on pytrees, leaf by leaf."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 Class = TypeVar("Class", bound=type)
+T = TypeVar("T")
 Tree = Any  # a pytree of arrays
 Number = Any  # a Python number or a scalar array
 
@@ -151,3 +152,15 @@ def from_named_leaves(a: Tree, leaves: Mapping[str, Any]) -> Tree:
             )
     structure = jax.tree.structure(a)
     return jax.tree.unflatten(structure, [jnp.asarray(leaves[name]) for name in expected])
+
+
+def replace_instances(node: Any, kind: type[T], value_of: Callable[[T], Any]) -> Any:
+    """Return `node` with every `kind` in the fields of its dataclasses replaced by `value_of`."""
+    if isinstance(node, kind):
+        return value_of(node)
+    if is_dataclass(node) and not isinstance(node, type):
+        inside = {f.name: getattr(node, f.name) for f in fields(node)}
+        return replace(
+            node, **{name: replace_instances(v, kind, value_of) for name, v in inside.items()}
+        )
+    return node

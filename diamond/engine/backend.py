@@ -105,8 +105,6 @@ class SingleRunBackend(ABC):
         return Progress(progress.t, *self.gather(tuple(progress[1:])))
 
     def learned_step_sizes(self, algorithm: Any, state: Any) -> dict[str, Any]:
-        if not hasattr(algorithm, "learned_values"):
-            return {}
         columns = host_transfer.to_host(self.gather(algorithm.learned_values(state)))
         return {name: values[None] for name, values in columns.items()}
 

@@ -22,6 +22,7 @@ from ..metrics.evaluations import Every, is_evaluation
 from ..metrics.measures import Measures
 from ..network import Network
 from ..network.mixing.lossy_mixer import make_mixer
+from ..network.mixing.mixing_interface import Mixing
 from ..problem import Objectives, Problem
 from ..records.run import Run
 from ..schedules.deferred import Consensus, SingleProcess
@@ -30,7 +31,6 @@ from .driver import Driver
 from .round_program import (
     REMEDY,
     WORK,
-    Mixing,
     Progress,
     agents_in_parallel,
     initial_progress_with_links,
@@ -112,8 +112,6 @@ class LaneBackend:
         return Progress(progress.t, *jax.tree.map(lambda a: a[run], tuple(progress[1:])))
 
     def learned_step_sizes(self, algorithm: Any, state: Any) -> dict[str, Any]:
-        if not hasattr(algorithm, "learned_values"):
-            return {}
         return dict(jax.vmap(lambda a, s: a.learned_values(s))(algorithm, state))
 
     def gather(self, tree: Any) -> Any:

@@ -18,13 +18,13 @@ from ..hardware.compiler import MULTI_DEVICE_ROUND_OPTIONS, compile_program
 from ..hardware.device_memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm
 from ..network import Network
+from ..network.mixing.mixing_interface import Mixing
 from ..problem import Objectives, Problem
 from .multi_device import Devices, resolve_devices
 from .precision import Precision
 from .round_program import (
     REMEDY,
     WORK,
-    Mixing,
     Progress,
     initial_progress_with_links,
     run_rounds_until,

@@ -20,7 +20,7 @@ from ..core.sampling import Sampling
 from ..hardware.compiler import MULTI_DEVICE_ROUND_OPTIONS, compile_program
 from ..hardware.device_memory import Budget, MemoryBoundedProgram
 from ..hardware.sharding import AgentSharding
-from ..interface.round_interface import Algorithm, is_finished
+from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..network.mixing.sharded_mixer import (
     AXIS,
@@ -228,7 +228,7 @@ def _run_rounds_until(
         never_failed = jnp.full(agents.shape, until)
 
         def has_rounds(carry: Any) -> Any:
-            return (carry[0].t < until) & ~jnp.bool_(is_finished(algorithm, carry[0].state))
+            return (carry[0].t < until) & ~jnp.bool_(algorithm.is_finished(carry[0].state))
 
         return jax.lax.while_loop(has_rounds, body, (progress, never_failed))
 

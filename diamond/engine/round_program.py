@@ -4,7 +4,7 @@ import math
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,9 @@ from ..core.cost_counter import Cost
 from ..core.sampling import AGENT_AXES, ExchangeId, Sample, Sampling, draw
 from ..hardware.compiler import compile_program
 from ..hardware.device_memory import even_group_size, map_in_groups
-from ..interface.round_interface import Algorithm, Estimate, Message, State, is_finished
+from ..interface.round_interface import Algorithm, Estimate, Message, State
 from ..interface.traffic import is_mean, message_shapes
+from ..network.mixing.mixing_interface import Mixing
 from ..problem import Objectives, Rows
 from ..schedules.deferred import select_agent_values
 
@@ -46,16 +47,6 @@ def from_named_arrays(example: Progress, arrays: Mapping[str, Any]) -> Progress:
     return Progress(*pytrees.from_named_leaves(_SavedProgress(*example), arrays))
 
 
-class Mixing(Protocol):
-    """Communication step of a round: `Mixer` and its relatives."""
-
-    def exchange(
-        self, message: Message, moment: ExchangeId, link_states: Any
-    ) -> tuple[Message, Any]: ...
-
-    def mean(self, tree: pytrees.Tree) -> pytrees.Tree: ...
-
-
 @compile_program()  # one program, in place of one per operation
 def _initial_states(algorithm: Algorithm, x: pytrees.Tree, y: pytrees.Tree) -> State:
     return jax.vmap(algorithm.init)(x, y)
@@ -79,7 +70,7 @@ def initial_progress_with_links(
     """Return all agents before round 0, with the initial link states."""
     agents = problem.train.count.shape[0]
     progress = initial_progress(algorithm, x, y, agents)
-    if not hasattr(mixer, "start"):
+    if not mixer.has_states:
         return progress
     return progress._replace(link_states=mixer.start(message_shapes(algorithm, problem, x, y)))
 
@@ -158,7 +149,7 @@ def estimate_gradients(
         )
 
     agents = jnp.arange(problem.train.count.shape[0])
-    if getattr(algorithm.stages[stage_index], "takes_turns", False):
+    if algorithm.stages[stage_index].takes_turns:
         size = 1 if jax.default_backend() == "cpu" else size
     estimate_all = map_in_groups(estimate_one, size or agents_in_parallel(problem.train))
     agent_indices = agents if agent_indices is None else agent_indices
@@ -186,9 +177,7 @@ def estimate_in_place(
         stage = select_agent_values(algorithm, i).stages[stage_index]
         own = jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, position, 0, False), state)
         estimate, cost = stage.estimate(objectives, own, t, drawn)
-        moved = own
-        if hasattr(stage, "move_local_variables"):
-            moved, estimate = stage.move_local_variables(own, estimate, t)
+        moved, estimate = stage.move_local_variables(own, estimate, t)
         store = lambda old, all_agents, new: (
             all_agents
             if new is old
@@ -235,14 +224,15 @@ def run_round(
     t, stages = progress.t, algorithm.stages
     has_several_exchanges = len(stages) > 1 or stages[0].repeats > 1
     agent_indices = jnp.arange(problem.train.count.shape[0]) if agents is None else agents
-    identities = getattr(mixer, "identities", agents)  # draws belong to an agent, not to its place
+    # Draws belong to an agent, not to its place.
+    identities = agents if mixer.identities is None else mixer.identities
 
     def exchange(
         stage_index: int, exchange_index: Any, before: tuple[State, jax.Array, Any]
     ) -> tuple[State, jax.Array, Any]:
         state, spent, link_states = before
         sample: Any = None
-        if in_place or not getattr(stages[stage_index], "ignores_samples", False):
+        if in_place or not stages[stage_index].ignores_samples:
             sample = draw_samples(
                 algorithm, problem, key, t, sampling, identities, stage_index, exchange_index
             )
@@ -277,8 +267,7 @@ def run_round(
             repeat = lambda k, after: exchange(stage_index, first + k, after)
             after = jax.lax.fori_loop(0, stage.repeats, repeat, after)
         first += stage.repeats
-    skips = getattr(mixer, "skips", None)
-    if skips is not None:
+    if (skips := mixer.skips) is not None:
         after = _without_skipped(skips[t % len(skips)], progress[1:], after)
     return Progress(t + 1, *after)
 
@@ -314,7 +303,7 @@ def run_rounds_until(
     def unfinished(carry: Any) -> jax.Array:
         progress, is_finite = carry
         has_rounds = progress.t < until
-        return has_rounds & is_finite & ~jnp.bool_(is_finished(algorithm, progress.state))
+        return has_rounds & is_finite & ~jnp.bool_(algorithm.is_finished(progress.state))
 
     def body(carry: Any) -> Any:
         inputs = algorithm, problem, mixer, key, sampling, carry[0]

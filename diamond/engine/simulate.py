@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import FunctionType
 from typing import Any, Literal
 
 import jax
@@ -11,7 +12,7 @@ from ..catalogue import methods_for, methods_without_convexity
 from ..core.sampling import Sampling
 from ..core.validation import as_int
 from ..hardware.compiler import optimized_compilation
-from ..interface.round_interface import NETWORKS, Algorithm
+from ..interface.round_interface import NETWORKS, Algorithm, Method
 from ..interface.traffic import (
     check_exact_means,
     check_masked_sums,
@@ -31,7 +32,6 @@ from ..records.run import Run
 from ..records.run_inputs import check_same
 from ..records.snapshot import Snapshot
 from ..schedules.deferred import replace_deferred, specialize
-from ..schedules.learned import learned_names
 from .backend_selection import select_backend
 from .membership_run import SimulationSettings, check_epochs, simulate_epochs
 from .model_sharding import ModelSharding
@@ -137,12 +137,11 @@ def simulate(
     seed = as_int("seed", seed)
     if on_divergence not in (None, "stop", "shrink"):
         raise ValueError(f"on_divergence = {on_divergence!r}; there are 'stop' and 'shrink'")
-    can_shrink = hasattr(algorithm, "with_scaled_steps")
+    can_shrink = algorithm.with_scaled_steps(1.0) is not None
     if on_divergence == "shrink" and not can_shrink:
         raise ValueError("on_divergence='shrink' needs an algorithm with with_scaled_steps(factor)")
     if on_divergence is None:
-        finds_alpha = "alpha" in learned_names(algorithm) or hasattr(algorithm, "learned_values")
-        on_divergence = "shrink" if can_shrink and finds_alpha else "stop"
+        on_divergence = "shrink" if can_shrink and algorithm.learns_alpha else "stop"
     check_private_run(algorithm, problem, rounds, rolls_back=on_divergence == "shrink")
     if isinstance(resume, Run):
         check_same(resume.inputs, network, algorithm)
@@ -163,7 +162,7 @@ def simulate(
     timed_targets = {"seconds", *(["network_seconds"] if compute_is_measured else [])} & {*stop}
     if timed_targets and jax.process_count() > 1:
         raise ValueError("stop: seconds differ between processes; give samples or bytes instead")
-    has_steps = hasattr(specialize(algorithm, problem, network), "with_scaled_steps")
+    has_steps = specialize(algorithm, problem, network).with_scaled_steps(1.0) is not None
     shrinks = on_divergence == "shrink" and has_steps  # quasi-Newton steps never diverge
     if network.epochs:
         check_epochs(problem, network, algorithm, shrinks)
@@ -282,14 +281,15 @@ def check_setting(
 
 def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) -> None:
     """Reject an algorithm that does not fit the problem or the network."""
-    if isinstance(algorithm, str | type) or not hasattr(algorithm, "batch"):
-        name = (
-            algorithm if isinstance(algorithm, str) else getattr(algorithm, "__name__", "diamond")
-        )
+    if not isinstance(algorithm, Method):
+        given: Any = algorithm
+        is_named = isinstance(given, str | type | FunctionType)
+        name = given if isinstance(given, str) else given.__name__ if is_named else "diamond"
         call = "solve() of diamond.algorithms.solve" if name == "solve" else f"diamond.{name}()"
         raise TypeError(
             f"the algorithm is {algorithm!r}: give what its function returns, as in {call}, with "
-            f"the brackets"
+            f"the brackets, or an object of a class of your own that inherits from "
+            f"diamond.algorithm.Method"
         )
     if as_int("batch", algorithm.batch) < 1:
         raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
@@ -323,7 +323,7 @@ def warn_of_convexity(problem: Problem, algorithm: Algorithm, network: Network) 
     """Warn of a method that needs strong convexity, on a problem that has none."""
     if problem.convex or problem.lower_level == "none":
         return
-    if getattr(specialize(algorithm, problem, network), "needs_strong_convexity", False):
+    if specialize(algorithm, problem, network).needs_strong_convexity:
         suitable = methods_without_convexity(problem.lower_level)
         warnings.warn(
             f"the lower level is not strongly convex (convex=False), and this method needs strong "
@@ -350,7 +350,7 @@ def check_lower_level(
 
 def check_network_kind(network: Network, algorithm: Algorithm, problem: Problem) -> None:
     """Reject an algorithm that would converge to a different point on this network."""
-    most_general = getattr(specialize(algorithm, problem, network), "networks", "symmetric")
+    most_general = specialize(algorithm, problem, network).networks
     if NETWORKS.index(network.kind) <= NETWORKS.index(most_general):
         return
     needs = (

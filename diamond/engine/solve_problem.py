@@ -1,7 +1,7 @@
 """Automatic solution of a problem: one call chooses method, step sizes and length."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from inspect import signature
 from typing import Any, Literal
@@ -104,13 +104,13 @@ def solve(
         size = _batch_size(problem) if batch is None else as_int("batch", batch, 1)
         options_of_method = {"accuracy": accuracy} if name == "solve" else {}
         method: Algorithm = maker(name)(batch=size, **options_of_method)
-        if batch is None and _describer_of_end(method, problem, network):
+        if batch is None and specialize(method, problem, network).ends_by_itself:
             size = OPENING_BATCH if problem.starts_at_random else _block_size(problem)
             method = maker(name)(batch=size, **options_of_method)
         description = description if algorithm else _description(problem, network, method)
     else:
         method = algorithm
-    describe_end = _describer_of_end(method, problem, network)
+    specialized = specialize(method, problem, network)
     stop: dict[str, Any] = dict(target) if isinstance(target, Mapping) else {}
     if target is not None and not isinstance(target, Mapping):
         stop["upper_loss"] = target
@@ -119,12 +119,12 @@ def solve(
     inputs = problem, network, method
     resume: Run | None = options.pop("resume", None)
     max_rounds = MOST_ROUNDS if rounds is None else as_int("rounds", rounds, 0)
-    end = max_rounds if rounds is not None or describe_end else FIRST_ROUNDS
+    end = max_rounds if rounds is not None or specialized.ends_by_itself else FIRST_ROUNDS
     every = options.pop("every", None) or geometric_rounds(max(max_rounds, 1), EVALUATIONS)
     first, rounds_discarded = 0, 0.0
     while True:
         run = simulate(*inputs, end, seed, every, stop=stop, resume=resume, **options)
-        if describe_end and (reason := describe_end(run.state)):
+        if reason := specialized.describe_end(run.state):
             message = "; ".join(filter(None, [reason, run.message]))
             break
         if run.rounds < end:
@@ -164,13 +164,6 @@ def _plateau(run: Run, first: int) -> str:
     end = "converged by" if is_least and gradient <= SMALL_GRADIENT else "stopped early at"
     now = f"; its squared gradient is {gradient:.1g} of that at the start"
     return f"{end} round {run.rounds}: {last_half}{now if np.isfinite(gradient) else ''}"
-
-
-def _describer_of_end(
-    method: Algorithm, problem: Problem, network: Network
-) -> Callable[[Any], str] | None:
-    """Return the function that says why a run has ended; None for methods that never end."""
-    return getattr(specialize(method, problem, network), "describe_end", None)
 
 
 def _block_size(problem: Problem) -> int:

@@ -19,7 +19,7 @@ from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
 from ..schedules.step_schedules import Number
-from .estimator_interface import PointXY
+from .estimator_interface import LinearSolve, PointXY
 from .implicit import ImplicitHypergradient
 from .neumann import given_or_learned_lipschitz, make_factor
 
@@ -28,7 +28,7 @@ CLOSE = 1e-6  # (L - mu) / (L + mu) below which all eigenvalues count as equal
 
 
 @dataclass(frozen=True)
-class Accelerated:
+class Accelerated(LinearSolve):
     """Solver of g_yy z = b: the K-th iterate from zero, by K - 1 products."""
 
     lipschitz: Any  # L, a number once the run begins

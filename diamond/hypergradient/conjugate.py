@@ -11,13 +11,13 @@ from ..core.pytrees import Tree
 from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
-from .estimator_interface import PointXY
+from .estimator_interface import LinearSolve, PointXY
 from .implicit import ImplicitHypergradient, pooled_products
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class ConjugateGradient:
+class ConjugateGradient(LinearSolve):
     """Solver of g_yy(zeta_1, .., zeta_K) z = b: at most `steps` CG iterations from zero.
 
     CG stops early at a residual of `tolerance` ||b||; without a tolerance, after as many steps as b

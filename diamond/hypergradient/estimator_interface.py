@@ -1,7 +1,6 @@
-"""Interface of hypergradient estimators."""
+"""Interfaces of hypergradient estimators, and of the solvers of their linear systems."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
@@ -11,18 +10,39 @@ from ..problem import Objectives
 PointXY = tuple[Tree, Tree]  # (x, y)
 
 
-class Hypergradient(Protocol):
+class DrawsRows:
+    """What an estimator or a solver says of the training rows that it needs."""
+
+    @property
+    def hessian_batches(self) -> int:
+        """Blocks of training rows needed beside xi and zeta_0 (zeta_1 .. zeta_K of eq. (5))."""
+        return 0
+
+    @property
+    def uses_all_rows(self) -> bool:
+        """Whether all rows of g are used, regardless of the sample."""
+        return False
+
+
+class Hypergradient(DrawsRows):
     """Estimator: a function of one agent's objectives, of points (x, y) and of ONE sample.
 
     All points are given at once because they share all randomness, including the depth k: momentum,
-    eq. (6), and SPIDER differences rely on that. `hessian_batches` is the number of blocks
-    of training rows needed beside xi and zeta_0 (zeta_1 .. zeta_K of eq. (5)). On `sample.full()`
-    it uses all rows. Returns one gradient per point, and their total cost.
+    eq. (6), and SPIDER differences rely on that. On `sample.full()` it uses all rows.
     """
-
-    @property
-    def hessian_batches(self) -> int: ...
 
     def __call__(
         self, problem: Objectives, points: Sequence[PointXY], sample: Sample
-    ) -> tuple[list[Tree], Cost]: ...
+    ) -> tuple[list[Tree], Cost]:
+        """Return one gradient per point, and their total cost."""
+        raise NotImplementedError
+
+
+class LinearSolve(DrawsRows):
+    """Solver of the linear systems of an implicit hypergradient."""
+
+    def __call__(
+        self, problem: Objectives, points: Sequence[PointXY], b: list[Tree], sample: Sample
+    ) -> tuple[list[Tree], Cost]:
+        """Return z with g_yy z = b for each point, and the cost."""
+        raise NotImplementedError

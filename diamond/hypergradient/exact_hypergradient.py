@@ -10,13 +10,13 @@ from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..core.sampling import Sample
 from ..problem import Objectives
-from .estimator_interface import PointXY
+from .estimator_interface import LinearSolve, PointXY
 from .implicit import ImplicitHypergradient, pooled_products
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Dense:
+class Dense(LinearSolve):
     """Solver z = [g_yy(zeta_1, .., zeta_K)]^-1 b, with g_yy formed column by column.
 
     g_yy is the mean over the drawn blocks; without blocks, over all rows.

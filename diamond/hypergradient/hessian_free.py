@@ -13,13 +13,13 @@ from ..core.pytrees import Tree
 from ..core.sampling import Sample, Where
 from ..problem import Objectives
 from ..schedules.step_schedules import Number
-from .estimator_interface import PointXY
+from .estimator_interface import Hypergradient, PointXY
 from .neumann import check_terms, given_or_learned_lipschitz
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class HessianFree:
+class HessianFree(Hypergradient):
     """Neumann sum with g_yy w and g_xy w as central differences of g_y and g_x along w."""
 
     lipschitz: Any

@@ -12,15 +12,15 @@ from ..core.linear_solvers import Product
 from ..core.pytrees import Tree
 from ..core.sampling import Sample, Where
 from ..problem import Objectives
-from .estimator_interface import PointXY
+from .estimator_interface import Hypergradient, LinearSolve, PointXY
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class ImplicitHypergradient:
+class ImplicitHypergradient(Hypergradient):
     """Estimator f_x(xi) - g_xy(zeta_0) z, where z solves g_yy z = f_y(xi)  (4, 5)."""
 
-    solve: Any  # (problem, points, b, sample) -> z with g_yy z = b per point, and its cost
+    solve: LinearSolve
 
     @property
     def hessian_batches(self) -> int:
@@ -28,8 +28,7 @@ class ImplicitHypergradient:
 
     @property
     def uses_all_rows(self) -> bool:
-        """Whether all rows of g are used, regardless of the sample."""
-        return getattr(self.solve, "uses_all_rows", False)
+        return self.solve.uses_all_rows
 
     def __call__(
         self, problem: Objectives, points: Sequence[PointXY], sample: Sample

@@ -17,7 +17,7 @@ from ..problem import Objectives
 from ..schedules.deferred import Deferred, ResolutionContext, ResolvedValue
 from ..schedules.learned import Learned
 from ..schedules.step_schedules import Number
-from .estimator_interface import PointXY
+from .estimator_interface import LinearSolve, PointXY
 from .implicit import ImplicitHypergradient, hessian, hessian_product
 
 TERMS = 32  # default K
@@ -25,7 +25,7 @@ TERMS = 32  # default K
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Neumann:
+class Neumann(LinearSolve):
     """Solver z = (K / L) prod_{j=1..k} (I - g_yy(zeta_j) / L) b, k uniform on 0..K-1.
 
     On all rows it is the whole sum, the mean over k.
@@ -64,7 +64,7 @@ class Neumann:
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class NeumannSum:
+class NeumannSum(LinearSolve):
     """Solver z = (1 / L) sum_{k=0..K-1} prod_{j=1..k} (I - g_yy(zeta_j) / L) b."""
 
     lipschitz: Any  # L, a number once the run begins

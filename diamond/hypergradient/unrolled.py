@@ -12,12 +12,12 @@ from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
 from ..schedules.step_schedules import Number
-from .estimator_interface import PointXY
+from .estimator_interface import Hypergradient, PointXY
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Unrolled:
+class Unrolled(Hypergradient):
     """Gradient in x of f(x, y_N(x)), y_{s+1} = y_s - rate g_y(x, y_s; zeta_s), y_0 = y."""
 
     rate: Number

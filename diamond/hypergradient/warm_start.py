@@ -13,7 +13,7 @@ from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
 from ..schedules.learned import Learned
-from .estimator_interface import PointXY
+from .estimator_interface import LinearSolve, PointXY
 from .implicit import ImplicitHypergradient
 from .neumann import make_factor
 
@@ -22,7 +22,7 @@ STEPS = 4
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class WarmStart:
+class WarmStart(LinearSolve):
     """Solver z_{j+1} = z_j + (b - g_yy(zeta_j) z_j) / L, j = 0 .. steps - 1, from a learned z_0."""
 
     z: Any

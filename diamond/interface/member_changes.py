@@ -13,15 +13,14 @@ estimated again at the change, by the new members.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem
-from ..schedules.deferred import Deferred, replace_deferred, specialize
-from ..schedules.learned import learned_names
+from ..schedules.deferred import replace_deferred, specialize
+from .round_interface import Method
 
 
 def mean_point(points: Sequence[Sequence[np.ndarray]], like: Tree) -> Tree:
@@ -32,22 +31,22 @@ def mean_point(points: Sequence[Sequence[np.ndarray]], like: Tree) -> Tree:
     return jax.tree.unflatten(jax.tree.structure(like), [jax.numpy.asarray(leaf) for leaf in means])
 
 
-def check_member_changes(problem: Problem, algorithm: Any) -> None:
+def check_member_changes(problem: Problem, algorithm: Method) -> None:
     """Refuse problems and methods that cannot go on with other members."""
     if problem.streams:
         raise ValueError(
             "rows of a stream are drawn for fixed members: take stored rows, or constant members"
         )
     method = specialize(algorithm, problem)
-    if "alpha" in learned_names(method) or isinstance(getattr(method, "monitor", None), Deferred):
+    if method.learns_alpha:
         raise ValueError(
             "this method learns alpha from all agents, which has no meaning after members change: "
             "give alpha"
         )
-    if not hasattr(method, "restart_trackers"):
+    outline = replace_deferred(method, lambda open: 1)
+    restart = lambda x, y: outline.restart_trackers(outline.init(x, y))
+    if jax.eval_shape(restart, *problem.start(0)) is None:
         raise ValueError(
             f"{type(algorithm).__name__} keeps a state that has no meaning after members change: "
             f"take a method of gossip or gradient tracking, such as diamond.diamond(alpha=...)"
         )
-    outline = replace_deferred(method, lambda open: 1)
-    jax.eval_shape(lambda x, y: outline.restart_trackers(outline.init(x, y)), *problem.start(0))

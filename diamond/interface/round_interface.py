@@ -1,11 +1,12 @@
 """Interface between algorithms and engine: a round as one agent sees it."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..core.sampling import Sample
-from ..problem import Objectives
+from ..problem import Objectives, Problem
+from ..schedules.learned import learned_names
 from ..schedules.step_schedules import Number
 
 State = Any  # a pytree with at least the fields x and y
@@ -38,7 +39,7 @@ class Message(NamedTuple):
     mean: Tree = None  # replaced by its exact mean over all agents; the other parts are None
 
 
-class Stage(Protocol):
+class Stage:
     """Three pure functions around one exchange, none of which communicates.
 
         estimate = estimate(problem, state, t, sample)        all gradient work; needs no neighbour
@@ -49,69 +50,160 @@ class Stage(Protocol):
     is what the engine runs. `problem` holds this agent's rows only, `sample` all that is random. A
     message that `sends_before_gradient` does not depend on the estimate, so that it can travel
     while gradients are computed. A message without arrays is not sent: such a stage is a
-    local step. Optional: `move_local_variables(state, estimate, t)` moves the variables that are
-    not sent, before the message, and returns the state and the rest of the estimate. A stage that
-    `ignores_samples` gets None; agents of a stage that `takes_turns` work one after another on a
-    CPU, because their work differs in length.
+    local step. Required are the members that have no default.
     """
 
-    @property
-    def repeats(self) -> int:
-        """Exchanges of the stage in a round, each with its own sample."""
+    if TYPE_CHECKING:
+
+        @property
+        def repeats(self) -> int:
+            """Exchanges of the stage in a round, each with its own sample."""
+
+        @property
+        def hessian_batches(self) -> int:
+            """Blocks of training rows per sample, beyond zeta and zeta_0."""
+
+        @property
+        def sends_before_gradient(self) -> bool:
+            """Whether `outgoing` ignores the estimate."""
 
     @property
-    def hessian_batches(self) -> int:
-        """Blocks of training rows per sample, beyond zeta and zeta_0."""
+    def ignores_samples(self) -> bool:
+        """Whether the stage draws nothing, so that its sample is None."""
+        return False
 
     @property
-    def sends_before_gradient(self) -> bool:
-        """Whether `outgoing` ignores the estimate."""
+    def takes_turns(self) -> bool:
+        """Whether agents work one after another on a CPU, because their work differs in length."""
+        return False
 
     def estimate(
         self, problem: Objectives, state: State, t: Number, sample: Sample
     ) -> tuple[Estimate, Cost]:
         """Compute all gradients of the stage, and their oracle calls."""
+        raise NotImplementedError
+
+    def move_local_variables(
+        self, state: State, estimate: Estimate, t: Number
+    ) -> tuple[State, Estimate]:
+        """Move the variables that are not sent, before the message.
+
+        Return the state and the rest of the estimate; by default nothing moves before the message.
+        """
+        return state, estimate
 
     def outgoing(self, state: State, estimate: Estimate, t: Number) -> Message:
         """Return the message to the neighbours."""
+        raise NotImplementedError
 
     def update(
         self, state: State, estimate: Estimate, sent: Message, change: Message, t: Number
     ) -> State:
         """Return the next state from the own message and the change by the network."""
+        raise NotImplementedError
 
 
-class Algorithm(Protocol):
-    """Start of an agent, and the stages of its round; most algorithms have one stage.
+class Method:
+    """Start of an agent, and the stages of its round; most methods have one stage.
 
-    A pytree whose leaves are its numbers, which are arguments of the compiled program. Optional:
-    `specialize(problem)` returns the algorithm specialized for the problem;
-    `without_exact_means(obstacle)` the algorithm for networks and settings that exclude them;
-    `is_finished(state)` says whether all agents have ended, after which no rounds are made, and
-    `describe_end(state)` why; `with_scaled_steps(factor)` returns it with smaller steps, without
-    which a diverging run can only stop; `networks` is the widest kind of network on which it is
-    correct, one of `NETWORKS`, by default "symmetric".
+    A pytree whose leaves are its numbers, which are arguments of the compiled program. Required are
+    the members that have no default; the default of another says what its absence means.
     """
 
-    @property
-    def lower_levels(self) -> tuple[str, ...]:
-        """Supported kinds of lower level: "personal", "common", "none"."""
+    if TYPE_CHECKING:
 
-    @property
-    def batch(self) -> int:
-        """Rows in a mini-batch."""
+        @property
+        def lower_levels(self) -> tuple[str, ...]:
+            """Supported kinds of lower level: "personal", "common", "none"."""
+
+        @property
+        def batch(self) -> int:
+            """Rows in a mini-batch."""
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """Stages of a round, in their order."""
+        raise NotImplementedError
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
         """Return the step sizes and weights of round t."""
+        raise NotImplementedError
 
     def init(self, x: Tree, y: Tree) -> State:
         """Return the state of an agent at the start."""
+        raise NotImplementedError
+
+    @property
+    def networks(self) -> str:
+        """Widest kind of network on which the method is correct, one of `NETWORKS`."""
+        return NETWORKS[0]
+
+    @property
+    def needs_strong_convexity(self) -> bool:
+        """Whether the method is defined only for a strongly convex lower level."""
+        return False
+
+    @property
+    def hypergradient(self) -> Any:
+        """Estimator of the hypergradient; None: the method has none, or none that may change."""
+        return None
+
+    @property
+    def privacy(self) -> Any:
+        """Private estimator of the directions; None: messages are not private."""
+        return None
+
+    @property
+    def learns_alpha(self) -> bool:
+        """Whether the step size of x is learned during the run."""
+        return "alpha" in learned_names(self)
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether the method knows an end (`is_finished`); else it runs all rounds."""
+        return False
+
+    def specialize(self, problem: Problem) -> "Method":
+        """Return the method for this problem; by default it is the same for all."""
+        return self
+
+    def without_exact_means(self, obstacle: str) -> "Method":
+        """Return the method for a run that has no exact means, for this reason in a few words."""
+        return self
+
+    def with_robust_mixing(self) -> "Method":
+        """Return the method for a network with robust mixing, which does not preserve sums."""
+        return self
+
+    def with_scaled_steps(self, factor: Number) -> "Method | None":
+        """Return the method with steps `factor` times as long.
+
+        None, the default: its steps cannot be made shorter, so that a run that diverges stops.
+        """
+        return None
+
+    def with_estimator(self, estimator: Any) -> "Method":
+        """Return the method with this private estimator; only for methods with `privacy`."""
+        raise NotImplementedError
+
+    def learned_values(self, state: State) -> dict[str, Any]:
+        """Return what the method learns, per agent, as columns of the history; by default none."""
+        return {}
+
+    def is_finished(self, state: State) -> Any:
+        """Return whether all agents have ended, after which no rounds are made."""
+        return False
+
+    def describe_end(self, state: State) -> str:
+        """Return why the method has ended, or "" if it has not."""
+        return ""
+
+    def restart_trackers(self, state: State) -> State | None:
+        """Return the state after a change of members (`interface.member_changes`).
+
+        None, the default: the state has no meaning after members change.
+        """
+        return None
 
 
-def is_finished(algorithm: Algorithm, state: State) -> Any:
-    """Return whether the algorithm has ended; most never end."""
-    return algorithm.is_finished(state) if hasattr(algorithm, "is_finished") else False
+Algorithm = Method  # the earlier name

@@ -81,7 +81,7 @@ def check_robust_mixing(network: Network, algorithm: Any, messages: Sequence[Mes
     """Reject a method whose corrections need sums that robust mixing does not preserve."""
     if network.defense is None:
         return
-    corrects = getattr(algorithm, "networks", "symmetric") == "symmetric"
+    corrects = algorithm.networks == "symmetric"
     if corrects or any(jax.tree.leaves(message.total) for message in messages):
         raise ValueError(
             f"{network.name}: this method sends trackers or corrects x by sums over the network, "

@@ -31,14 +31,13 @@ def simulated_words(agent: int) -> np.ndarray:
 
 def privacy_of(algorithm: Any) -> Any:
     """Return the private estimator of a method, or None if the method is not private."""
-    estimator = getattr(getattr(algorithm, "method", algorithm), "estimator", None)
-    return estimator if hasattr(estimator, "secret") else None
+    return algorithm.privacy
 
 
 def with_secret(algorithm: Any, words: np.ndarray) -> Any:
     """Return the private method with these four words as the key of its noise."""
-    estimator = replace(algorithm.estimator, secret=np.asarray(words, np.uint32))
-    return replace(algorithm, estimator=estimator)
+    secret = np.asarray(words, np.uint32)
+    return algorithm.with_estimator(replace(algorithm.privacy, secret=secret))
 
 
 def with_simulated_secret(algorithm: Any, agent: int) -> Any:
@@ -101,10 +100,7 @@ def without_site_values(algorithm: Any) -> Any:
     estimator = privacy_of(algorithm)
     if estimator is None:
         return algorithm
-    common = replace(estimator, secret=None, multiplier=None, limit=None)
-    if hasattr(algorithm, "method"):
-        return replace(algorithm, method=replace(algorithm.method, estimator=common))
-    return replace(algorithm, estimator=common)
+    return algorithm.with_estimator(replace(estimator, secret=None, multiplier=None, limit=None))
 
 
 def ledger_terms(algorithm: Any, problem: Problem) -> LedgerTerms | None:

@@ -204,18 +204,14 @@ class ResolvedAlgorithm(NamedTuple):
 def for_network(algorithm: Any, network: Network | None) -> Any:
     """Return the algorithm for a network on which exact means may be impossible."""
     obstacle = "" if network is None else exact_mean_obstacle(network)
-    has_choice = obstacle and hasattr(algorithm, "without_exact_means")
-    return algorithm.without_exact_means(obstacle) if has_choice else algorithm
+    return algorithm.without_exact_means(obstacle) if obstacle else algorithm
 
 
 def specialize(algorithm: Any, problem: Problem, network: Network | None = None) -> Any:
     """Specialize the algorithm for `problem`, and for `network` if given."""
-    algorithm = for_network(algorithm, network)
-    if hasattr(algorithm, "specialize"):
-        algorithm = algorithm.specialize(problem)
-    if network is not None and network.defense and hasattr(algorithm, "with_robust_mixing"):
-        return algorithm.with_robust_mixing()
-    return algorithm
+    algorithm = for_network(algorithm, network).specialize(problem)
+    is_robust = network is not None and network.defense
+    return algorithm.with_robust_mixing() if is_robust else algorithm
 
 
 def resolve(algorithm: Any, context: ResolutionContext) -> ResolvedAlgorithm:
@@ -315,12 +311,5 @@ def deferred_names(node: Any) -> list[str]:
 
 
 def replace_deferred(node: Any, value_of: Callable[[Deferred], Any]) -> Any:
-    """Return `node` with every `Deferred` replaced by the result of `number`."""
-    if isinstance(node, Deferred):
-        return value_of(node)
-    if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        fields = {f.name: getattr(node, f.name) for f in dataclasses.fields(node)}
-        return dataclasses.replace(
-            node, **{k: replace_deferred(v, value_of) for k, v in fields.items()}
-        )
-    return node
+    """Return `node` with every `Deferred` replaced by its result of `value_of`."""
+    return pytrees.replace_instances(node, Deferred, value_of)

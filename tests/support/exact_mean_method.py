@@ -10,14 +10,14 @@ import numpy as np
 
 from diamond.core import pytrees
 from diamond.core.cost_counter import Cost
-from diamond.interface.round_interface import Message
+from diamond.interface.round_interface import Message, Method, Stage
 
 MeanState = namedtuple("MeanState", ["x", "y", "mean"])
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class MeanStage:
+class MeanStage(Stage):
     """x moves along the mean of all gradients; every agent has the same x."""
 
     alpha: Any
@@ -56,7 +56,7 @@ class GossipStage(MeanStage):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class MeanMethod:
+class MeanMethod(Method):
     """Rounds of an exact mean, or of gossip, a mean and gossip ("around")."""
 
     alpha: Any = 0.1

@@ -24,12 +24,13 @@ for symmetric, constant weights.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from ...auto.adaptive_optimizers import Optimizer
 from ...core import pytrees
 from ...core.pytrees import Tree
 from ...interface.round_interface import Message
@@ -48,7 +49,7 @@ class CommunicationInputs(NamedTuple):
     d: Tree  # None in `outgoing` of a rule that sends before the gradient
     previous_d: Tree  # d of the previous round, if the rule needs it
     step: Number
-    optimizer: Any = None  # optimizer of s, if it has one
+    optimizer: Optimizer | None = None  # of s
     optimizer_state: Any = None
 
     def descend(self, direction: Tree, base: Tree) -> Tree:
@@ -60,7 +61,7 @@ class CommunicationInputs(NamedTuple):
 
     def prox_step(self, direction: Tree) -> Number:
         """Return the step size that a prox sees."""
-        if not hasattr(self.optimizer, "step_size"):
+        if self.optimizer is None or not self.optimizer.has_step_size:
             return self.step
         return self.step * self.optimizer.step_size(direction, self.optimizer_state, self.s)
 
@@ -85,11 +86,24 @@ def _relax(inputs: CommunicationInputs, stepped: Tree, relax: Number | None) -> 
 class CommunicationRule:
     """Defaults of a rule: sends one vector, after the direction is known, without a tracker."""
 
-    vectors: ClassVar[Any] = 1  # number of vectors sent
-    share_of_step: ClassVar[Any] = 1.0  # step of a y with this rule, relative to 1 / (1.5 L)
-    networks: ClassVar[Any] = "directed"  # widest kind of network on which the rule is correct
-    sends_before_gradient: ClassVar[Any] = False  # whether it sends before d is known
-    needs_previous_direction: ClassVar[Any] = False  # whether it needs the previous d
+    vectors: ClassVar[int] = 1  # number of vectors sent
+    share_of_step: ClassVar[float] = 1.0  # step of a y with this rule, relative to 1 / (1.5 L)
+    needs_previous_direction: ClassVar[bool] = False  # whether it needs the previous d
+    takes_prox: ClassVar[bool] = False  # whether it has a field `prox`
+
+    @property
+    def networks(self) -> str:
+        """Widest kind of network on which the rule is correct."""
+        return "directed"
+
+    @property
+    def sends_before_gradient(self) -> bool:
+        """Whether it sends before d is known."""
+        return False
+
+    def with_prox(self, prox: Prox) -> "CommunicationRule":
+        """Return the rule that ends in this prox; only for rules that take one."""
+        return replace(self, prox=prox)  # type: ignore[type-var]
 
     def init(self, s: Tree) -> Any:
         """Return the state of the rule before round 0."""
@@ -103,6 +117,16 @@ class CommunicationRule:
         """Return the network's mean direction of the previous round, if the rule tracks it."""
         return None
 
+    def outgoing(self, inputs: CommunicationInputs) -> Message:
+        """Return the parts of the message for this variable."""
+        raise NotImplementedError
+
+    def incoming(
+        self, inputs: CommunicationInputs, sent: Message, change: Message
+    ) -> tuple[Tree, Any]:
+        """Return the variable after the step, and the next state of the rule."""
+        raise NotImplementedError
+
     def step_direction(self, inputs: CommunicationInputs, sent: Message, change: Message) -> Tree:
         """Return the direction of the step: d, or the tracker u."""
         return inputs.d
@@ -114,6 +138,7 @@ class Local(CommunicationRule):
     """Local step s - a d without communication."""
 
     prox: Any = None
+    takes_prox = True
     vectors = 0
     sends_before_gradient = True
 
@@ -134,6 +159,7 @@ class Gossip(CommunicationRule):
     order: Order = field(default="atc", metadata=STATIC)
     relax: Number | None = None
     prox: Any = None
+    takes_prox = True
     networks = "balanced"
 
     @property
@@ -168,6 +194,7 @@ class Tracking(CommunicationRule):
     order: Order = field(default="paper", metadata=STATIC)
     relax: Number | None = None
     prox: Any = None
+    takes_prox = True
     vectors = 2
     share_of_step = 0.5
     needs_previous_direction = True

@@ -10,24 +10,24 @@ A method consists of five choices:
     lower_levels personal, common, none: supported kinds of lower level
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from ...auto.adaptive_optimizers import is_learned
+from ...auto.adaptive_optimizers import Optimizer
 from ...auto.loss_monitor import loss_monitor
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.pytrees import Tree
 from ...core.sampling import Sample
-from ...interface.round_interface import NETWORKS, Message
+from ...interface.round_interface import NETWORKS, Message, Method
 from ...problem import Objectives, Problem
 from ...schedules.learned import learned_names
 from ...schedules.step_schedules import Number, Scaled, Schedule
-from . import estimators
 from .adaptive_steps import with_adaptive_steps
-from .communication_rules import CommunicationInputs, Local
-from .directions import Carried, Gradient
+from .communication_rules import CommunicationInputs, CommunicationRule
+from .directions import BoundDirections, Directions, Gradient
+from .estimators import Estimator, EstimatorInputs
+from .learnable import LearnableMethod, LearnableStage
 from .learned_algorithm import with_learned_steps
 from .lower_curvature import cast_like
 from .variables import STATIC, Point
@@ -46,8 +46,8 @@ class Variable:
     """
 
     step: Schedule
-    communication: Any
-    optimizer: Any = None
+    communication: CommunicationRule
+    optimizer: Optimizer | None = None
 
 
 class OptimizedMemory(NamedTuple):
@@ -88,11 +88,11 @@ class ComposedState(NamedTuple):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class ComposedAlgorithm:
+class ComposedAlgorithm(LearnableMethod):
     """A method composed of parts."""
 
-    directions: Any
-    estimator: Any
+    directions: Directions
+    estimator: Estimator
     x: Variable
     y: Variable | None = None
     z: Variable | None = None
@@ -120,7 +120,7 @@ class ComposedAlgorithm:
             raise ValueError(
                 f"update_order {self.update_order!r}: how often is a whole number, as in 'y*10 x'"
             )
-        if isinstance(self.estimator, estimators.Saga) and not self.directions.splits_levels:
+        if self.estimator.needs_split_levels and not self.directions.splits_levels:
             raise ValueError("a table of blocks needs directions carried, penalty or gradient")
 
     @property
@@ -128,9 +128,16 @@ class ComposedAlgorithm:
         return self.directions.hypergradient
 
     @property
+    def privacy(self) -> Any:
+        return self.estimator if self.estimator.is_private else None
+
+    def with_estimator(self, estimator: Estimator) -> "ComposedAlgorithm":
+        return replace(self, estimator=estimator)
+
+    @property
     def needs_strong_convexity(self) -> bool:
         """Whether the directions are defined only for a strongly convex lower level."""
-        return bool(self.directions.needs_strong_convexity)
+        return self.directions.needs_strong_convexity
 
     @property
     def variables(self) -> dict[str, Variable]:
@@ -150,7 +157,7 @@ class ComposedAlgorithm:
         stages = [(n, k) for n, k in zip(names, repeats) if n]
         return tuple(StageOfVariables(self, i, n, k) for i, (n, k) in enumerate(stages))
 
-    def specialize(self, problem: Problem) -> "ComposedAlgorithm":
+    def specialize(self, problem: Problem) -> Method:
         """Specialize the method for this problem.
 
         Without a lower level, x moves along the gradient of f; if x is regularized, its rule ends
@@ -161,11 +168,10 @@ class ComposedAlgorithm:
             method = self.without_lower_level()
         if problem.prox is not None:
             method = replace(method, x=_with_prox(method.x, problem.prox))
-        if hasattr(method.estimator, "specialize"):
-            method = method.estimator.specialize(method, problem)
+        method = method.estimator.specialize(method, problem)
         method = with_adaptive_steps(method, problem)
         share = 1.0 if method.y is None else method.y.communication.share_of_step
-        if is_learned(method.x.optimizer) and not learned_names(method):
+        if method.x.optimizer and method.x.optimizer.learns_step and not learned_names(method):
             parts = {f.name: getattr(method, f.name) for f in fields(method)}
             return AdaptiveAlgorithm(**parts, monitor=loss_monitor)
         return with_learned_steps(method, problem, share)
@@ -186,11 +192,7 @@ class ComposedAlgorithm:
 
     def restart_trackers(self, state: ComposedState) -> ComposedState:
         """Return the state after a change of members; see `interface.member_changes`."""
-        if isinstance(self.estimator, estimators.Saga):
-            raise ValueError(
-                "the table of this method is as long as the rows of the largest member, which "
-                "changes with the members: take another method, such as diamond.gt_sgd()"
-            )
+        self.estimator.check_member_changes()
         restarted = {}
         for name, v in self.variables.items():
             memory, previous = getattr(state.memory, name), getattr(state.old, name)
@@ -201,29 +203,27 @@ class ComposedAlgorithm:
 
     def auxiliary(self, state: ComposedState) -> Tree | None:
         """Return z if z solves g_yy z = f_y."""
-        return state.z if isinstance(self.directions, Carried) else None
+        return state.z if self.directions.solves_for_z else None
 
     def with_lower_level(self, state: ComposedState, y: Tree, z: Tree) -> ComposedState:
         """Return the state with solved y and z; a second copy of y is shifted like y."""
         if state.z is None:
             return state._replace(y=y)
-        if isinstance(self.directions, Carried):
+        if self.directions.solves_for_z:
             return state._replace(y=y, z=z)
         return state._replace(y=y, z=pytrees.add(state.z, pytrees.sub(y, state.y)))
 
     def curvature_sample(self, sample: Sample) -> Sample:
         """Return the rows for learning curvature: all rows if directions use all rows."""
-        return sample.full() if getattr(self.estimator, "full", False) else sample
+        return sample.full() if self.estimator.full else sample
 
     @property
     def statistics_weight(self) -> float:
-        plain = isinstance(self.estimator, estimators.Plain) and not self.estimator.full
-        return 0.3 if plain and self.directions.hessian_batches else 1.0
+        return 0.3 if self.estimator.is_noisy and self.directions.hessian_batches else 1.0
 
     def smoothing_delay(self, t: Number) -> Number:
         """Return the number of rounds by which averaged directions lag."""
-        average = isinstance(self.estimator, estimators.Average)
-        return 1 / self.estimator.schedule_values(t)["theta"] - 1 if average else 0.0
+        return self.estimator.delay(t)
 
     def init(self, x: Tree, y: Tree) -> ComposedState:
         point = self.directions.start(x, y)
@@ -250,6 +250,7 @@ class AdaptiveAlgorithm(ComposedAlgorithm):
     """A composed method whose optimizer of x learns the step size."""
 
     monitor: Any = 0.0  # no part of the method: the run checks the loss by this deferred number
+    learns_alpha = True
 
     def with_scaled_steps(self, factor: Number) -> "AdaptiveAlgorithm":
         """Return the method with steps of x `factor` times as long.
@@ -275,21 +276,22 @@ class AdaptiveAlgorithm(ComposedAlgorithm):
 
 def _with_prox(x: Variable, prox: Any) -> Variable:
     rule = x.communication
-    if x.optimizer is not None and not hasattr(x.optimizer, "step_size"):
+    if x.optimizer is not None and not x.optimizer.has_step_size:
         raise ValueError(
             "x of this problem has a prox, which needs a step size, and an optimizer of optax has "
             "none: leave out the optimizer of x"
         )
-    if not hasattr(rule, "prox") or (rule.sends_before_gradient and rule.vectors):
+    if not rule.takes_prox or (rule.sends_before_gradient and rule.vectors):
         raise ValueError(
             f"x of this problem has a prox, which {type(rule).__name__.lower()}"
-            f"{' in the order of the paper' * hasattr(rule, 'order')} cannot take: use a method "
+            f"{' in the order of the paper' * rule.takes_prox} cannot take: use a method "
             f"that moves x by gossip or tracking with order='atc', such as diamond.prometheus()"
         )
-    return replace(x, communication=replace(rule, prox=prox))
+    return replace(x, communication=rule.with_prox(prox))
 
 
-class StageOfVariables(NamedTuple):
+@dataclass(frozen=True)
+class StageOfVariables(LearnableStage):
     """One word of the update order: variables that move at once, and the number of repeats."""
 
     algorithm: ComposedAlgorithm
@@ -314,9 +316,7 @@ class StageOfVariables(NamedTuple):
 
     def lower_gradient(self, estimate: Estimate) -> Tree | None:
         """Return g_y on the sample of this round, if the estimate has it."""
-        kind = self.algorithm.estimator
-        sampled = isinstance(kind, estimators.Plain) or getattr(kind, "gamma", 0) is None
-        return estimate[0].y if sampled else None
+        return estimate[0].y if self.algorithm.estimator.keeps_lower_gradient else None
 
     def tracker(self, state: ComposedState) -> Tree | None:
         """Return the network's mean direction of x in the previous round, if x is tracked."""
@@ -331,13 +331,11 @@ class StageOfVariables(NamedTuple):
     ) -> tuple[Estimate, Cost]:
         """Estimate p_t, v_t, w_t for the variables of this part."""
         algorithm, point = self.algorithm, Point(state.x, state.y, state.z)
-        if getattr(algorithm.hypergradient, "uses_all_rows", False):
+        if algorithm.directions.uses_all_rows:
             sample = sample.full_below()
         directions = BoundDirections(algorithm.directions, problem, self.names, t)
         previous_point = state.last[self.position]
-        inputs = estimators.EstimatorInputs(
-            point, previous_point, state.old, state.table, t, sample
-        )
+        inputs = EstimatorInputs(point, previous_point, state.old, state.table, t, sample)
         result, table, cost = algorithm.estimator(directions, inputs)
         return (result, table), cost
 
@@ -368,7 +366,7 @@ class StageOfVariables(NamedTuple):
 
         `outgoing` and `update` then move the others; together this is `update`.
         """
-        names = "".join(n for n, v in self.variables.items() if isinstance(v.communication, Local))
+        names = "".join(n for n, v in self.variables.items() if not v.communication.vectors)
         if self.algorithm.estimator.needs_previous_point or not names:
             return state, estimate
         local = StageOfVariables(self.algorithm, self.position, names, self.repeats)
@@ -402,25 +400,3 @@ class StageOfVariables(NamedTuple):
             last[self.position] = Point(state.x, state.y, state.z)
         rest = dict(last=tuple(last), old=old, memory=memory, table=table)
         return state._replace(**moved, **rest)
-
-
-class BoundDirections(NamedTuple):
-    """Directions of some variables of one agent in round t, as an estimator calls them."""
-
-    directions: Any
-    problem: Objectives
-    names: str
-    t: Number
-
-    @property
-    def rows(self) -> estimators.RowCounts:
-        problem = self.problem
-        return estimators.RowCounts(problem.train.batch, problem.valid.count, problem.train.count)
-
-    def __call__(self, points: Sequence[Point], sample: Sample) -> tuple[list[Point], Cost]:
-        return self.directions(self.problem, points, sample, self.names, self.t)
-
-    def upper_and_lower_parts(self, point: Point, sample: Sample) -> tuple[Point, Point, Cost]:
-        return self.directions.upper_and_lower_parts(
-            self.problem, point, sample, self.names, self.t
-        )

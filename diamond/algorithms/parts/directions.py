@@ -10,7 +10,7 @@ z of `carried` converges to [g_yy]^-1 f_y, z of `penalty` to argmin f / lam + g.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,23 +20,36 @@ from ...core.cost_counter import Cost
 from ...core.pytrees import Tree
 from ...core.sampling import Sample
 from ...core.suggestions import did_you_mean
+from ...hypergradient import Hypergradient
 from ...problem import LARGE, Objectives
 from ...schedules.step_schedules import Number, Schedule, schedule
+from .estimators import RowCounts
 from .variables import STATIC, Point
 
 DirectionsAndCost = tuple[list[Point], Cost]
 
 
-class DirectionDefaults:
-    """Defaults of directions: gradients of f and g at x, y and z, as sums of two parts."""
+class Directions:
+    """Directions of x, y and z: gradients of f and g, by default as sums of two parts."""
 
     upper_variables: ClassVar[str] = "xz"  # variables whose directions use rows of f
     needs_strong_convexity: ClassVar[bool] = False
     allows_solved_lower_level: ClassVar[bool] = True  # y may be replaced by y*(x) during the run
     splits_levels: ClassVar[bool] = True  # into parts of f and of g
+    solves_for_z: ClassVar[bool] = False  # whether z solves g_yy z = f_y
     variables: ClassVar[str] = "xyz"
+    calls: ClassVar[str] = "its own"  # per point, as the table of methods names them
     hessian_batches: Any = 0
     hypergradient: Any = None
+
+    @property
+    def uses_all_rows(self) -> bool:
+        """Whether all rows of g are used, regardless of the sample."""
+        return False
+
+    def start(self, x: Tree, y: Tree) -> Point:
+        """Return the variables at the start."""
+        raise NotImplementedError
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
@@ -57,10 +70,11 @@ class DirectionDefaults:
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Gradient(DirectionDefaults):
+class Gradient(Directions):
     """Direction f_x(xi) of x."""
 
     variables: ClassVar[str] = "x"
+    calls = "f"
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Point(x)
@@ -81,13 +95,18 @@ class Gradient(DirectionDefaults):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Implicit(DirectionDefaults):
+class Implicit(Directions):
     """Direction h(x, y) of x, the hypergradient, and g_y(zeta) of y."""
 
-    hypergradient: Any = field()
+    hypergradient: Hypergradient = field()
     variables: ClassVar[str] = "xy"
     needs_strong_convexity = True
     splits_levels: ClassVar[bool] = False
+    calls = "f, g, chain, g_xy"
+
+    @property
+    def uses_all_rows(self) -> bool:
+        return self.hypergradient.uses_all_rows
 
     @property
     def hessian_batches(self) -> int:
@@ -115,7 +134,7 @@ class Implicit(DirectionDefaults):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Carried(DirectionDefaults):
+class Carried(Directions):
     """Directions f_x(xi) - g_xy(zeta_0) z of x, g_y(zeta) of y, g_yy(zeta_0) z - f_y(xi) of z.
 
     With `differences` both products are differences of gradients of g at y + r z and y - r z.
@@ -123,6 +142,8 @@ class Carried(DirectionDefaults):
 
     differences: bool = field(default=False, metadata=STATIC)
     needs_strong_convexity = True
+    solves_for_z = True
+    calls = "f, g, g_yy, g_xy"
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Point(x, y, pytrees.zeros(y))
@@ -213,7 +234,7 @@ class Carried(DirectionDefaults):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Penalty(DirectionDefaults):
+class Penalty(Directions):
     """First-order directions of x, y and z with the lower level as a penalty.
 
     x: f_x(z) + lam (g_x(z) - g_x(y)), y: g_y, z: f_y / lam + g_y. The difference uses the same
@@ -221,6 +242,7 @@ class Penalty(DirectionDefaults):
     """
 
     lam: Schedule
+    calls = "f, 2 g"
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Point(x, y, y)
@@ -273,6 +295,28 @@ class Penalty(DirectionDefaults):
         upper = Point(f_x, pytrees.zeros(point.y), pytrees.scale(1 / lam, f_y))
         lower = Point(pytrees.scale(lam, pytrees.sub(z_x, y_x)), y_y, z_y)
         return upper.only(names), lower.only(names), self._cost(problem, sample, names, 1)
+
+
+class BoundDirections(NamedTuple):
+    """Directions of some variables of one agent in round t, as an estimator calls them."""
+
+    directions: Directions
+    problem: Objectives
+    names: str
+    t: Number
+
+    @property
+    def rows(self) -> RowCounts:
+        problem = self.problem
+        return RowCounts(problem.train.batch, problem.valid.count, problem.train.count)
+
+    def __call__(self, points: Sequence[Point], sample: Sample) -> tuple[list[Point], Cost]:
+        return self.directions(self.problem, points, sample, self.names, self.t)
+
+    def upper_and_lower_parts(self, point: Point, sample: Sample) -> tuple[Point, Point, Cost]:
+        return self.directions.upper_and_lower_parts(
+            self.problem, point, sample, self.names, self.t
+        )
 
 
 def is_large(y: Tree) -> bool:

@@ -23,6 +23,7 @@ from ...core.pytrees import Tree
 from ...core.sampling import Sample, is_stream
 from ...core.suggestions import did_you_mean
 from ...core.validation import as_int
+from ...problem import Problem
 from ...schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue
 from ...schedules.step_schedules import Number, Schedule, schedule, weight
 from .variables import STATIC, Point, merge_points
@@ -38,11 +39,16 @@ class RowCounts(NamedTuple):
     train: Any
 
 
-class Directions(Protocol):
+class SampledDirections(Protocol):
     """Directions of some variables of one agent in round t."""
 
-    names: str  # names of the variables
-    rows: RowCounts
+    @property
+    def names(self) -> str:
+        """Names of the variables."""
+
+    @property
+    def rows(self) -> RowCounts:
+        """Numbers of rows of the agent."""
 
     def __call__(self, points: Sequence[Point], sample: Sample) -> tuple[list[Point], Cost]:
         """Return the directions at each point, on ONE sample."""
@@ -64,22 +70,73 @@ class EstimatorInputs(NamedTuple):
     sample: Sample
 
 
-@pytrees.pytree
-@dataclass(frozen=True)
-class Plain:
-    """Directions on a fresh sample, or on all rows."""
+class Estimator:
+    """Function of sampled directions; what it does not say, it does not need."""
 
-    full: bool = field(default=False, metadata=STATIC)
-    needs_previous_point: ClassVar[bool] = False  # whether it needs the previous point
-    previous_direction_variables: ClassVar[str] = ""  # variables whose previous direction it needs
+    is_private: ClassVar[bool] = False  # directions are clipped, and have noise
+    needs_split_levels: ClassVar[bool] = False  # needs directions as parts of f and of g
+
+    @property
+    def full(self) -> bool:
+        """Whether it takes all rows in every round."""
+        return False
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether it returns the directions on a single mini-batch."""
+        return False
+
+    @property
+    def keeps_lower_gradient(self) -> bool:
+        """Whether its direction of y is g_y on the sample of this round."""
+        return False
+
+    @property
+    def needs_previous_point(self) -> bool:
+        """Whether it needs the point of the previous round."""
+        return False
+
+    @property
+    def previous_direction_variables(self) -> str:
+        """Variables whose previous direction it needs."""
+        return ""
+
+    def specialize(self, method: Any, problem: Problem) -> Any:
+        """Return the method with this estimator specialized for the problem."""
+        return method
+
+    def check_member_changes(self) -> None:
+        """Raise if the state has no meaning after members change."""
+
+    def delay(self, t: Number) -> Number:
+        """Return the number of rounds by which its directions lag."""
+        return 0.0
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
+        """Return the weights of round t."""
         return {}
 
     def init(self, point: Point) -> Any:
+        """Return the state before round 0."""
         return None
 
-    def __call__(self, directions: Directions, inputs: EstimatorInputs) -> EstimatorResult:
+    def __call__(self, directions: SampledDirections, inputs: EstimatorInputs) -> EstimatorResult:
+        raise NotImplementedError
+
+
+@pytrees.pytree
+@dataclass(frozen=True)
+class Plain(Estimator):
+    """Directions on a fresh sample, or on all rows."""
+
+    full: bool = field(default=False, metadata=STATIC)
+    keeps_lower_gradient = True
+
+    @property
+    def is_noisy(self) -> bool:
+        return not self.full
+
+    def __call__(self, directions: SampledDirections, inputs: EstimatorInputs) -> EstimatorResult:
         (new,), cost = directions(
             [inputs.point], inputs.sample.full() if self.full else inputs.sample
         )
@@ -88,12 +145,18 @@ class Plain:
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Average:
+class Average(Estimator):
     """Moving average r_t = (1 - theta_t) r_{t-1} + theta_t d_t of x; with gamma also of y, z."""
 
     theta: Schedule
     gamma: Schedule | None = None
-    needs_previous_point: ClassVar[bool] = False
+
+    @property
+    def keeps_lower_gradient(self) -> bool:
+        return self.gamma is None
+
+    def delay(self, t: Number) -> Number:
+        return 1 / weight(self.theta, t) - 1
 
     @property
     def previous_direction_variables(self) -> str:
@@ -103,10 +166,7 @@ class Average:
         weights = {"theta": weight(self.theta, t)}
         return weights if self.gamma is None else weights | {"gamma": weight(self.gamma, t)}
 
-    def init(self, point: Point) -> Any:
-        return None
-
-    def __call__(self, directions: Directions, inputs: EstimatorInputs) -> EstimatorResult:
+    def __call__(self, directions: SampledDirections, inputs: EstimatorInputs) -> EstimatorResult:
         (new,), cost = directions([inputs.point], inputs.sample)
         theta = weight(self.theta, inputs.t)
         gamma = theta if self.gamma is None else weight(self.gamma, inputs.t)
@@ -118,21 +178,18 @@ class Average:
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Momentum:
+class Momentum(Estimator):
     """Momentum p_t = h(t) + (1 - eta_t) (p_{t-1} - h(t-1)), on one sample (6); v_t (7)."""
 
     eta: Schedule
     gamma: Schedule
-    needs_previous_point: ClassVar[bool] = True
-    previous_direction_variables: ClassVar[str] = "xyz"
+    needs_previous_point = True
+    previous_direction_variables = "xyz"
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
         return {"eta": weight(self.eta, t), "gamma": weight(self.gamma, t)}
 
-    def init(self, point: Point) -> Any:
-        return None
-
-    def __call__(self, directions: Directions, inputs: EstimatorInputs) -> EstimatorResult:
+    def __call__(self, directions: SampledDirections, inputs: EstimatorInputs) -> EstimatorResult:
         (new, previous), cost = directions([inputs.point, inputs.previous_point], inputs.sample)
         eta, gamma = weight(self.eta, inputs.t), weight(self.gamma, inputs.t)
 
@@ -152,23 +209,20 @@ class Momentum:
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Recursive:
+class Recursive(Estimator):
     """Recursive estimator (SPIDER, SARAH) with all rows every `period` rounds.
 
     In between p_t = p_{t-1} + h(t) - h(t-1), likewise v_t. All agents are reset in the same rounds.
     """
 
     period: Any
-    needs_previous_point: ClassVar[bool] = True
-    previous_direction_variables: ClassVar[str] = "xyz"
+    needs_previous_point = True
+    previous_direction_variables = "xyz"
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
         return {"period": self.period}
 
-    def init(self, point: Point) -> Any:
-        return None
-
-    def __call__(self, directions: Directions, inputs: EstimatorInputs) -> EstimatorResult:
+    def __call__(self, directions: SampledDirections, inputs: EstimatorInputs) -> EstimatorResult:
         def typed(directions: Point, cost: Cost) -> tuple[Point, Cost]:
             return directions, Cost(*(jnp.asarray(c).astype(jnp.uint32) for c in cost))
 
@@ -197,7 +251,7 @@ class BlockTable(NamedTuple):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Saga:
+class Saga(Estimator):
     """Estimator d(b) - table(b) + mean of the table, b the drawn block; then table(b) = d(b).
 
     The part of f uses blocks of validation rows, the part of g blocks of training rows. The blocks
@@ -205,17 +259,19 @@ class Saga:
     """
 
     blocks: Any = field(default=None, metadata=STATIC)  # number of blocks of the largest agent
-    needs_previous_point: ClassVar[bool] = False
-    previous_direction_variables: ClassVar[str] = ""
+    needs_split_levels = True
 
-    def schedule_values(self, t: Number) -> dict[str, Number]:
-        return {}
+    def check_member_changes(self) -> None:
+        raise ValueError(
+            "the table of this method is as long as the rows of the largest member, which changes "
+            "with the members: take another method, such as diamond.gt_sgd()"
+        )
 
     def init(self, point: Point) -> BlockTable:
         rows = jax.tree.map(lambda a: jnp.zeros((self.blocks, *a.shape), a.dtype), point)
         return BlockTable(rows, rows, pytrees.zeros(point))
 
-    def __call__(self, directions: Directions, inputs: EstimatorInputs) -> EstimatorResult:
+    def __call__(self, directions: SampledDirections, inputs: EstimatorInputs) -> EstimatorResult:
         sample = inputs.sample
         if is_stream(sample.upper) or is_stream(sample.lower):
             raise ValueError(
@@ -303,9 +359,9 @@ def _root_of_rows(context: ResolutionContext) -> ResolvedValue:
     return ResolvedValue(int(period), cost, agreed=1, talks=1, lasting=True)
 
 
-def estimator_by_name(name: str, weights: Mapping[str, Schedule], period: int | None) -> Any:
+def estimator_by_name(name: str, weights: Mapping[str, Schedule], period: int | None) -> Estimator:
     """Return an estimator by name, with its weights."""
-    makers: dict[str, Callable[[], Any]] = {
+    makers: dict[str, Callable[[], Estimator]] = {
         "plain": plain,
         "full": lambda: plain(full=True),
         "average": lambda: Average(weights["theta"], weights.get("gamma")),

@@ -4,6 +4,7 @@ x moves along p; then, `inner` times, p and v are updated to the current x and y
 one mini-batch, and y moves along v.
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +17,7 @@ from ...core.sampling import Sample
 from ...interface.round_interface import Message
 from ...problem import Objectives
 from ...schedules.step_schedules import Number
+from .learnable import LearnableStage
 from .variables import Point
 
 
@@ -26,26 +28,20 @@ class InnerStagesState(NamedTuple):
     old: Point  # p, v
 
 
-class OuterStage(NamedTuple):
+@dataclass(frozen=True)
+class OuterStage(LearnableStage):
     """Stage that moves x along p; every `period` rounds p and v use all rows."""
 
     method: Any  # alpha, beta, along, period
-    repeats: int = 1
-    sends_before_gradient: bool = False
-    moves_x: bool = True
+    repeats = 1
+    sends_before_gradient = False
 
     def x_direction(self, estimate: Any, state: InnerStagesState) -> Tree:
         return estimate[0].x
 
-    def lower_gradient(self, estimate: Any) -> None:
-        return None
-
-    def tracker(self, state: InnerStagesState) -> None:
-        return None
-
     @property
     def hessian_batches(self) -> int:
-        return self.method.along.hessian_batches
+        return int(self.method.along.hessian_batches)
 
     def estimate(
         self, problem: Objectives, state: InnerStagesState, t: Number, sample: Sample
@@ -74,17 +70,18 @@ class OuterStage(NamedTuple):
         )
 
 
-class InnerStage(NamedTuple):
+@dataclass(frozen=True)
+class InnerStage(LearnableStage):
     """Stage that updates p and v to the current x and y, and moves y along v."""
 
     method: Any  # alpha, beta, along, period
-    repeats: int
-    sends_before_gradient: bool = True
-    moves_x: bool = False
+    repeats: int = 1
+    sends_before_gradient = True
+    moves_x = False
 
     @property
     def hessian_batches(self) -> int:
-        return self.method.along.hessian_batches
+        return int(self.method.along.hessian_batches)
 
     def estimate(
         self, problem: Objectives, state: InnerStagesState, t: Number, sample: Sample

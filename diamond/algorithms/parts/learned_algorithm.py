@@ -24,10 +24,12 @@ import jax.numpy as jnp
 from ...auto.step_rule import TINY
 from ...core import pytrees
 from ...core.pytrees import Tree
+from ...interface.round_interface import Method
 from ...problem import Problem
 from ...schedules.deferred import Deferred, ResolutionContext, ResolvedValue
 from ...schedules.learned import learned_names
 from ...schedules.step_schedules import Number
+from .learnable import LearnableMethod
 from .learned_stage import LearnedStepsStage
 from .learned_state import LearnedStepsState, make_state
 from .learned_step import initial_memory
@@ -42,10 +44,10 @@ WARM_UP = 4  # steps of y before x moves, if y has no local solution
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class LearnedStepsAlgorithm:
+class LearnedStepsAlgorithm(Method):
     """A method with learned numbers."""
 
-    method: Any
+    method: LearnableMethod
     share: Any  # steps of y and z on this network, relative to 1 / (MARGIN L)
     caution: Any = 1.0  # above 1 after a rollback: shorter steps
     level: str = field(default="personal", metadata=STATIC)
@@ -57,19 +59,32 @@ class LearnedStepsAlgorithm:
 
     @property
     def batch(self) -> int:
-        return int(self.method.batch)
+        return self.method.batch
 
     @property
     def lower_levels(self) -> tuple[str, ...]:
-        return tuple(self.method.lower_levels)
+        return self.method.lower_levels
 
     @property
     def networks(self) -> str:
-        return str(getattr(self.method, "networks", "symmetric"))
+        return self.method.networks
 
     @property
     def hypergradient(self) -> Any:
-        return getattr(self.method, "hypergradient", None)
+        return self.method.hypergradient
+
+    @property
+    def needs_strong_convexity(self) -> bool:
+        return self.method.needs_strong_convexity
+
+    @property
+    def privacy(self) -> Any:
+        return self.method.privacy
+
+    def with_estimator(self, estimator: Any) -> "LearnedStepsAlgorithm":
+        method = self.method.with_estimator(estimator)
+        assert isinstance(method, LearnableMethod)
+        return replace(self, method=method)
 
     @property
     def stages(self) -> tuple["LearnedStepsStage", ...]:
@@ -102,9 +117,9 @@ class LearnedStepsAlgorithm:
 
     def with_scaled_steps(self, factor: Number) -> "LearnedStepsAlgorithm":
         """Return the method with steps `factor` times as long."""
-        return replace(
-            self, method=self.method.with_scaled_steps(factor), caution=self.caution / factor
-        )
+        method = self.method.with_scaled_steps(factor)
+        assert isinstance(method, LearnableMethod)  # one without steps has none to learn
+        return replace(self, method=method, caution=self.caution / factor)
 
     def with_robust_mixing(self) -> "LearnedStepsAlgorithm":
         """Return the method for robust mixing, which does not preserve sums.
@@ -140,10 +155,10 @@ class LearnedStepsAlgorithm:
             "z": curvature.z,
         }
 
-    def restart_trackers(self, state: LearnedStepsState) -> LearnedStepsState:
+    def restart_trackers(self, state: LearnedStepsState) -> LearnedStepsState | None:
         """Return the state after a change of members; each agent keeps its own curvature."""
         method = self.method.restart_trackers(state.method)
-        return make_state(method, state.curvature, state.step)
+        return None if method is None else make_state(method, state.curvature, state.step)
 
     def init(self, x: Tree, y: Tree) -> LearnedStepsState:
         method = self.method.init(x, y)
@@ -156,7 +171,7 @@ class LearnedStepsAlgorithm:
         return make_state(method, curvature, step)
 
 
-def with_learned_steps(method: Any, problem: Problem, share: float) -> Any:
+def with_learned_steps(method: LearnableMethod, problem: Problem, share: float) -> Method:
     """Wrap a method that leaves numbers open, so that it learns them; return others unchanged.
 
     `share`: step of y with this method's communication rule, relative to 1 / (MARGIN L).

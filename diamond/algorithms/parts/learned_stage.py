@@ -1,16 +1,18 @@
 """Stages of a method that learns its step sizes: each fills in the numbers, then runs the stage."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.sampling import Sample
-from ...interface.round_interface import Message
+from ...interface.round_interface import Message, Stage
 from ...problem import Objectives
 from ...schedules.learned import with_learned_values
 from ...schedules.step_schedules import Number
+from .learnable import LearnableMethod, LearnableStage
 from .learned_state import LearnedStepsEstimate, LearnedStepsState, make_state
 from .learned_step import LearnedStep, StepMemory
 from .local_work import work_locally
@@ -20,34 +22,38 @@ if TYPE_CHECKING:
     from .learned_algorithm import LearnedStepsAlgorithm
 
 
-class LearnedStepsStage(NamedTuple):
+@dataclass(frozen=True)
+class LearnedStepsStage(Stage):
     """One stage of the method, with its numbers filled in."""
 
     algorithm: "LearnedStepsAlgorithm"
     position: int
 
     @property
-    def stage(self) -> Any:
+    def stage(self) -> LearnableStage:
         return self.algorithm.method.stages[self.position]
 
     @property
     def repeats(self) -> int:
-        return int(self.stage.repeats)
+        return self.stage.repeats
 
     @property
     def hessian_batches(self) -> int:
-        return int(self.stage.hessian_batches)
+        return self.stage.hessian_batches
 
     @property
     def sends_before_gradient(self) -> bool:
-        return bool(self.stage.sends_before_gradient)
+        return self.stage.sends_before_gradient
 
-    def with_current_values(self, curvature: Curvature | None, step: StepMemory | None) -> Any:
+    def with_current_values(
+        self, curvature: Curvature | None, step: StepMemory | None
+    ) -> LearnableStage:
         """Return the stage of the method with its numbers."""
         values = self.algorithm.values_at(curvature)
         if step is not None:
             values["alpha"] = step.scalars.alpha
-        return with_learned_values(self.algorithm.method, values).stages[self.position]
+        method: LearnableMethod = with_learned_values(self.algorithm.method, values)
+        return method.stages[self.position]
 
     def estimate(
         self, problem: Objectives, state: LearnedStepsState, t: Number, sample: Sample
@@ -108,7 +114,7 @@ class LearnedStepsStage(NamedTuple):
             (algorithm.share, algorithm.lower_caution),
             algorithm.first_move,
             1 / algorithm.caution,
-            float(method.statistics_weight),
+            method.statistics_weight,
             method.smoothing_delay(t),
         )
 

@@ -4,6 +4,7 @@ import ast
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...auto.adaptive_optimizers import Optimizer
 from ...core import pytrees
 from ...core.pytrees import Tree
 from ...core.suggestions import did_you_mean
@@ -17,7 +18,7 @@ DEPTH = 8  # of nested functions in the description of an optimizer
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class OptaxOptimizer:
+class OptaxOptimizer(Optimizer):
     """A gradient transformation of optax, and its description, which `resume` compares."""
 
     transformation: Any = field(metadata=STATIC)
@@ -27,8 +28,8 @@ class OptaxOptimizer:
         return self.transformation.init(parameters)
 
     def update(self, direction: Tree, state: Any, parameters: Tree) -> tuple[Tree, Any]:
-        """Return the update to add to the parameters, and the next state."""
-        return self.transformation.update(direction, state, parameters)
+        update: tuple[Tree, Any] = self.transformation.update(direction, state, parameters)
+        return update
 
 
 def with_optimizers(

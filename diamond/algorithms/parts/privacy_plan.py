@@ -11,7 +11,6 @@ from ...privacy.accountant import Mechanism, Release, calibrate_multiplier, roun
 from ...privacy.private_runs import PrivacyRefusal
 from ...problem import Problem
 from ...schedules.learned import learned_names
-from .communication_rules import Local
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,7 @@ def plan_privacy(method: Any, problem: Problem) -> PrivacyPlan:
             "privacy is that of stored rows, and a stream has none: give rows as arrays"
         )
     by_row = _is_by_row(method, budget.clipping)
-    shared = "".join(
-        name for name, v in method.variables.items() if not isinstance(v.communication, Local)
-    )
+    shared = "".join(name for name, v in method.variables.items() if v.communication.vectors)
     released = "".join(method.variables) if by_row else shared
     learned = learned_names(method)
     if learned and (by_row or shared != "x"):

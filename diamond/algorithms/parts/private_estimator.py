@@ -30,7 +30,15 @@ from ...privacy.private_runs import simulated_words
 from ...problem import Problem
 from ...schedules.deferred import PerAgent
 from ...schedules.step_schedules import Number, weight
-from .estimators import EstimatorInputs, EstimatorResult, Momentum
+from .directions import BoundDirections
+from .estimators import (
+    Estimator,
+    EstimatorInputs,
+    EstimatorResult,
+    Momentum,
+    RowCounts,
+    SampledDirections,
+)
 from .privacy_plan import PrivacyBudget, PrivacyPlan, plan_privacy
 from .variables import STATIC, Point
 
@@ -40,10 +48,10 @@ UPPER_ROWS, LOWER_ROWS, NOISE = 1, 2, 3  # random purposes of a release
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class PrivateEstimator:
+class PrivateEstimator(Estimator):
     """An estimator that sees clipped and noised directions only."""
 
-    inner: Any
+    inner: Estimator
     clip: Point  # of x, y and z
     budget: PrivacyBudget | None = field(metadata=STATIC)  # None once the noise is calibrated
     secret: Any = None  # four words of 32 bits; None: those of a simulation
@@ -53,6 +61,7 @@ class PrivateEstimator:
     by_row: bool = field(default=False, metadata=STATIC)
     released: str = field(default="", metadata=STATIC)  # variables that are released
     size: int = field(default=0, metadata=STATIC)  # of a padded sample; 0: all rows
+    is_private = True
 
     def plan(self, method: Any, problem: Problem) -> PrivacyPlan:
         """Return the mechanism of every agent, and the rounds within the budget."""
@@ -85,26 +94,25 @@ class PrivateEstimator:
 
     @property
     def needs_previous_point(self) -> bool:
-        return bool(self.inner.needs_previous_point)
+        return self.inner.needs_previous_point
 
     @property
     def previous_direction_variables(self) -> str:
-        return str(self.inner.previous_direction_variables)
+        return self.inner.previous_direction_variables
 
     @property
     def full(self) -> bool:
-        """Whether directions use all rows."""
-        return bool(getattr(self.inner, "full", False))
+        return self.inner.full
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
-        values: dict[str, Number] = self.inner.schedule_values(t)
-        return values
+        return self.inner.schedule_values(t)
 
     def init(self, point: Point) -> jax.Array:
         """Return the number of releases so far, which makes the noise of each of them new."""
         return jnp.zeros((), jnp.int32)
 
-    def __call__(self, directions: Any, inputs: EstimatorInputs) -> EstimatorResult:
+    def __call__(self, directions: SampledDirections, inputs: EstimatorInputs) -> EstimatorResult:
+        assert isinstance(directions, BoundDirections)  # of a method, never private twice
         key = release_key(self.secret, inputs.memory, inputs.sample.bits)
         within = jnp.asarray(inputs.t < self.limit)
         release = PrivateDirections(self, directions, self._weights(inputs), key, within)
@@ -130,14 +138,21 @@ class PrivateDirections(NamedTuple):
     """Directions that an estimator may combine as it likes: they are released."""
 
     estimator: PrivateEstimator
-    directions: Any  # `BoundDirections`
+    directions: BoundDirections
     weights: list[Point]
     key: threefry.Words
     within: jax.Array  # whether the budget has this round
 
     @property
     def names(self) -> str:
-        return str(self.directions.names)
+        return self.directions.names
+
+    @property
+    def rows(self) -> RowCounts:
+        return self.directions.rows
+
+    def upper_and_lower_parts(self, point: Point, sample: Sample) -> tuple[Point, Point, Cost]:
+        raise NotImplementedError  # sums of parts would reveal rows: no private estimator asks
 
     def __call__(self, points: Sequence[Point], sample: Sample) -> tuple[list[Point], Cost]:
         """Return the weighted sum of the directions, released, and zeros for other points."""
@@ -181,18 +196,19 @@ class PrivateDirections(NamedTuple):
     def _sum_rows(self, points: Sequence[Point], sample: Sample) -> tuple[Point, jax.Array]:
         """Return the mean of the clipped directions of sampled rows, and 1 / rows on average."""
         directions, problem = self.directions, self.directions.problem
-        parts = [(problem.valid, 0, UPPER_ROWS)]
+        levels = [(problem.valid, 0, UPPER_ROWS)]
         if problem.lower is not None:
-            parts += [(problem.train, 1, LOWER_ROWS)]
+            levels += [(problem.train, 1, LOWER_ROWS)]
         total: Any = None
         counts = []
-        for rows, part, purpose in parts:
+        for rows, part, purpose in levels:
             if part == 0 and not set(self.names) & set(directions.directions.upper_variables):
                 continue
 
             def row_direction(row: jax.Array) -> Point:
                 where = Sample(row[None], row[None], row[None], None, sample.bits)
-                found = [directions.upper_and_lower_parts(p, where)[part] for p in points]
+                parts = [directions.upper_and_lower_parts(p, where)[:2] for p in points]
+                found = [pair[part] for pair in parts]
                 value = _add(*(_scale(w, d) for w, d in zip(self.weights, found)))
                 return Point(*map(_clip_part, value, self.estimator.clip))
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...auto.adaptive_optimizers import is_learned
 from ...core.validation import as_int
 from ...schedules.learned import learned_names
 from .composed import ComposedAlgorithm
@@ -70,7 +69,8 @@ def private(
             f"{type(algorithm.estimator).__name__.lower()} keeps sums of directions in which noise "
             f"adds up without bound: use a method with a plain, average or momentum estimator"
         )
-    if "alpha" in learned_names(algorithm.x.step) or is_learned(algorithm.x.optimizer):
+    optimizer = algorithm.x.optimizer
+    if learned_names(algorithm.x.step) or (optimizer and optimizer.learns_step):
         raise ValueError(
             "a learned alpha is computed from unprotected measurements that sites exchange: give "
             "alpha=..., as in diamond.dsgd(alpha=0.1)"

@@ -38,7 +38,7 @@ from ...core.cost_counter import Cost
 from ...core.host_transfer import default_dtype
 from ...core.pytrees import Tree, select
 from ...core.sampling import Sample
-from ...interface.round_interface import Message
+from ...interface.round_interface import Message, Method, Stage
 from ...problem import Objectives
 from ...schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue
 from ...schedules.step_schedules import Number
@@ -78,7 +78,7 @@ class LocalWork(NamedTuple):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class QuasiNewton:
+class QuasiNewton(Method, Stage):
     """The method as a stage; its only exchange is an exact average over all agents.
 
     The first rounds may belong to another method, the `opening`, whose direction of x is averaged.
@@ -92,6 +92,7 @@ class QuasiNewton:
     lower_level: str = field(default="personal", metadata={"static": True})
     lower_levels = ("personal", "common", "none")
     networks = "directed"
+    ends_by_itself = True
     repeats = 1
     hessian_batches = 0
     sends_before_gradient = False

@@ -24,7 +24,7 @@ from ...core.sampling import Sample
 from ...problem import Objectives
 from ...schedules.deferred import Deferred
 from ...schedules.step_schedules import Number, Schedule
-from .directions import Carried, DirectionDefaults, DirectionsAndCost, is_large, one_pass
+from .directions import Carried, Directions, DirectionsAndCost, is_large, one_pass
 from .variables import STATIC, Point
 
 TINY = 1e-30
@@ -32,13 +32,14 @@ TINY = 1e-30
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Moreau(DirectionDefaults):
+class Moreau(Directions):
     """Directions of the penalty c (g - v), with v the Moreau envelope of g in y."""
 
     c: Schedule
     gamma: Number
     upper_variables = "xy"
     allows_solved_lower_level = False
+    calls = "f, 2 g"
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Point(x, y, y)
@@ -70,7 +71,7 @@ class Moreau(DirectionDefaults):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Barrier(DirectionDefaults):
+class Barrier(Directions):
     """Directions grad f + lam grad q of x and y, with q = g - g(y') and y' constant.
 
     lam = max(eta - <grad f, grad q> / ||grad q||^2, 0) makes <grad q, direction> at least
@@ -84,6 +85,7 @@ class Barrier(DirectionDefaults):
     inner: int = field(metadata=STATIC)
     agents: Number | Deferred
     allows_solved_lower_level = False
+    calls = "f, inner + 2 g"
     variables: ClassVar[str] = "xy"
     splits_levels: ClassVar[bool] = False
 
@@ -116,11 +118,12 @@ class Barrier(DirectionDefaults):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Regularized(DirectionDefaults):
+class Regularized(Directions):
     """Directions of `Carried` for g + mu_t ||y||^2 / 2."""
 
     mu: Schedule
     allows_solved_lower_level = False
+    calls = "f, g, g_yy, g_xy"
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Carried().start(x, y)

@@ -40,6 +40,7 @@ class Channel:
     breaks_links: ClassVar[Any] = False  # whether messages can be lost
     senders_know: ClassVar[Any] = True  # whether senders know of lost messages
     static_only: ClassVar[Any] = False  # whether the links must not change
+    compresses: ClassVar[bool] = False  # whether it has a codec
 
     @property
     def name(self) -> str:
@@ -101,9 +102,9 @@ def check_channels(channels: Sequence[Any], changing: str | None) -> None:
         if not isinstance(channel, Channel):
             raise TypeError(f"{channel!r} is no channel; make one by diamond.network.channels")
     difference_coded = [
-        channel for channel in channels if hasattr(channel, "codec") and channel.static_only
+        channel for channel in channels if channel.compresses and channel.static_only
     ]
-    if sum(hasattr(channel, "codec") for channel in channels) > 1:
+    if sum(channel.compresses for channel in channels) > 1:
         raise ValueError("two compressions follow each other; one is enough")
     if difference_coded and any(channel.breaks_links for channel in channels):
         raise ValueError(

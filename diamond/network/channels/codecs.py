@@ -21,6 +21,7 @@ class Codec(ABC):
     """Codec that packs one array into a smaller one."""
 
     gamma: float = 1.0  # stable damping factor of the change
+    terms: int | None = None  # numbers that are sent, if given as a count
 
     @property
     def name(self) -> str:

@@ -29,8 +29,9 @@ class Compressed(Channel):
     exact diffusion LEAD. Error feedback is right in the mean over rounds, none not at all.
     """
 
-    codec: Any
+    codec: codecs.Codec
     feedback: Feedback = field(metadata={"static": True})
+    compresses = True
 
     @property
     def name(self) -> str:
@@ -47,7 +48,7 @@ class Compressed(Channel):
 
     def check(self, message: Any) -> None:
         size = sum(leaf.size for leaf in jax.tree.leaves(message))
-        terms = getattr(self.codec, "terms", None)
+        terms = self.codec.terms
         if terms is not None and terms > size:
             raise ValueError(
                 f"terms = {terms}, but a message has {size} numbers; take {size} or fewer"

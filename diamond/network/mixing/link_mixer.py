@@ -19,6 +19,8 @@ from diamond.network.communication_network import Network
 from diamond.network.mixing.exact_mean import MeanTree, mean_tree
 from diamond.network.mixing.mixer import PASS, Bucket
 
+from .mixing_interface import Mixing
+
 
 @pytrees.pytree
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class LinkSum(NamedTuple):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class LinkMixer:
+class LinkMixer(Mixing):
     """Mixer that changes averages by R and totals by C; `sent_totals` is C^T.
 
     Without `totals`, the weights are symmetric and serve for both. `skips` (rounds, agents) says

@@ -17,6 +17,8 @@ from diamond.network.mixing.masked_mixer import MaskedMixer, masked_mixer
 from diamond.network.mixing.mixer import Mixer, mixer, prefers_dense
 from diamond.network.mixing.robust_mixer import RobustMixer, robust_mixer
 
+from .mixing_interface import Mixing
+
 SENDER, LINK, RECEIVER = range(3)  # purposes of a channel's draws
 
 
@@ -31,19 +33,17 @@ class ChannelStates(_Fields):
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class LossyMixer:
+class LossyMixer(Mixing):
     """Mixer that applies the channels in order and damps the change by gamma."""
 
     links: LinkMixer
     channels: tuple[Any, ...]
     gamma: Any
     agents: int = field(metadata={"static": True})
+    has_states = True
 
     def start(self, messages: Sequence[Any]) -> ChannelStates:
-        """Return the states before round 0; `messages`, as shapes, are those of each stage.
-
-        A message without arrays is not sent and has no state.
-        """
+        """Return the states; a message without arrays is not sent and has none."""
         zeros_of_agents = lambda a: jnp.zeros((self.agents, *a.shape), a.dtype)
         blank = [jax.tree.map(zeros_of_agents, message) for message in messages]
         channels_of_stage = [

@@ -18,12 +18,14 @@ from diamond.network.communication_network import Network
 from diamond.network.mixing import fixed_point
 from diamond.network.mixing.fixed_point import Pair, Words
 
+from .mixing_interface import Mixing
+
 CHECKED = 256  # numbers of an array by which masks that do not cancel are found
 
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class MaskedMixer:
+class MaskedMixer(Mixing):
     """Mixer of a network with masked sums.
 
     `senders` and `weights` are (slots, agents): the neighbours of each agent in order; a free slot

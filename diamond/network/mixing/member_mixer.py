@@ -8,14 +8,16 @@ import jax
 from diamond.core import pytrees
 from diamond.core.sampling import ExchangeId
 
+from .mixing_interface import Mixing
+
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class MemberMixer:
+class MemberMixer(Mixing):
     """Mixer of the members; `identities` are their numbers among all agents, which draws use."""
 
-    mixing: Any
-    identities: jax.Array
+    mixing: Mixing
+    identities: jax.Array | None = None
 
     def exchange(self, message: Any, exchange_id: ExchangeId, state: Any) -> tuple[Any, Any]:
         """Return the change of every member's message."""
@@ -28,4 +30,4 @@ class MemberMixer:
     @property
     def skips(self) -> jax.Array | None:
         """Return which members skip which rounds, if any does."""
-        return getattr(self.mixing, "skips", None)
+        return self.mixing.skips

@@ -13,6 +13,8 @@ from diamond.core.sampling import ExchangeId
 from diamond.network.communication_network import Network
 from diamond.network.mixing.exact_mean import MeanTree, mean_tree
 
+from .mixing_interface import Mixing
+
 # Slots summed in one fused pass; wider buckets loop over passes. A compromise: timed on a CPU,
 # no length from 8 to 64 was best throughout, and longer passes take longer to compile.
 PASS = 16
@@ -62,7 +64,7 @@ class Bucket:
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Mixer:
+class Mixer(Mixing):
     """The mixing matrix as a pytree of arrays, for use in compiled functions.
 
         mixer(s)_i = sum_j M_ij (s_j - s_i)

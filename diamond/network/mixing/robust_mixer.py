@@ -31,6 +31,8 @@ from diamond.core.sampling import ExchangeId
 from diamond.network.communication_network import Network
 from diamond.network.liars import LieFunction, lie_functions
 
+from .mixing_interface import Mixing
+
 FAR = 2.0  # radii beyond which a message is not used
 STACKED_SIZE = 512  # numbers of an array up to which all differences are one array: measured
 UNROLLED = 12  # neighbours up to which ranks are found without loops, which compile in n^2
@@ -150,7 +152,7 @@ def _unrolled_ranks(values: Any, weights: jax.Array) -> tuple[list[Any], Any]:
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class RobustMixer:
+class RobustMixer(Mixing):
     """Mixer of a network with robust mixing, with liars, or with both.
 
     `senders` and `weights` are (slots, agents): the neighbours of each agent in order; a free slot

@@ -18,6 +18,7 @@ from diamond.network.membership_epochs import check_constant_members
 
 from .exact_mean import MeanTree, mean_tree
 from .mixer import PASS, Bucket
+from .mixing_interface import Mixing
 
 AXIS = "agents"
 Transport = Literal["gather", "permute"]
@@ -26,7 +27,7 @@ Pairs = tuple[tuple[int, int], ...]  # (sender, receiver), each part at most onc
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class ShardedMixer:
+class ShardedMixer(Mixing):
     """The mixing matrix, for use inside `jax.shard_map` over the axis "agents".
 
         mixer(s)_i = sum_j M_ij (s_j - s_i)
@@ -81,7 +82,7 @@ class ShardedMixer:
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class ShardedLinkMixer:
+class ShardedLinkMixer(Mixing):
     """Sharded mixer over one-way or changing links, like `link_mixer`.
 
     The table has every agent that is ever heard; in other rounds its weight is 0.

@@ -94,9 +94,8 @@ def max_rollback_states(agent: Agent, continues_without_absent: bool) -> int:
     It is 0 if the agent may not roll back: alpha was given, or rounds continue without absent
     agents.
     """
-    learns_alpha = "alpha" in learned_names(agent.algorithm) and hasattr(
-        agent.template, "with_scaled_steps"
-    )
+    has_steps = agent.template.with_scaled_steps(1.0) is not None
+    learns_alpha = "alpha" in learned_names(agent.algorithm) and has_steps
     return loss_monitor.SAVED_STATES + 2 if learns_alpha and not continues_without_absent else 0
 
 

@@ -59,7 +59,7 @@ class AgentSetup:
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
         algorithm = with_simulated_secret(algorithm, number)
         obstacle = _exact_mean_obstacle(algorithm, epoch, missing)
-        if obstacle and hasattr(algorithm, "without_exact_means"):
+        if obstacle:
             algorithm = algorithm.without_exact_means(obstacle)
         specialized = specialize(algorithm, problem, network)
         self.algorithm, self.template = algorithm, _make_template(specialized)

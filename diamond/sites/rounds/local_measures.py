@@ -85,8 +85,6 @@ def _measure(
 
 def _learned_values(progress: AgentProgress) -> dict[str, float]:
     """Return what the algorithm learns, as in the history of `diamond.Run`."""
-    if not hasattr(progress.algorithm, "learned_values"):
-        return {}
     state = jax.tree.map(lambda a: a[None], progress.state)
     values = progress.algorithm.learned_values(state)
     return {name: float(value[0]) for name, value in values.items()}

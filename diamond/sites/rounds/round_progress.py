@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ...auto import loss_monitor
-from ...interface.round_interface import Algorithm, State, is_finished
+from ...interface.round_interface import Method, State
 from ...schedules.deferred import ResolvedValue
 from ..transport.wire_format import Layout
 
@@ -28,7 +28,7 @@ class AgentProgress(NamedTuple):
     t: int  # finished rounds
     state: State
     spent: jax.Array  # counter of oracle calls
-    algorithm: Any  # with the numbers in use
+    algorithm: Method  # with the numbers in use
     estimates: dict[str, ResolvedValue]  # numbers left to the run
     channel_states: Any = None  # of the sources
     clock_offset: int = 0  # of the clock at round 0
@@ -45,13 +45,12 @@ class AgentProgress(NamedTuple):
     @property
     def has_ended(self) -> bool:
         """Return whether the algorithm has ended at all agents, so that no round is to come."""
-        return bool(is_finished(self.algorithm, self.state))
+        return bool(self.algorithm.is_finished(self.state))
 
     @property
     def end_reason(self) -> str:
         """Return why the algorithm has ended, or "" if it has not or does not say."""
-        describe = getattr(self.algorithm, "describe_end", None)
-        return "" if describe is None else str(describe(self.state))
+        return self.algorithm.describe_end(self.state)
 
     @property
     def rounds_run(self) -> int:
@@ -73,7 +72,7 @@ class RoundExchange(NamedTuple):
 
 
 def split_into_exchanges(
-    algorithm: Algorithm, layouts: Sequence[Layout]
+    algorithm: Method, layouts: Sequence[Layout]
 ) -> tuple[list[RoundExchange], tuple[tuple[int, int], ...]]:
     """Return the exchanges of a round, and the stages after the last one."""
     exchanges: list[RoundExchange] = []

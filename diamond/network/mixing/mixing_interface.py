@@ -1,0 +1,38 @@
+"""Interface of mixers: what the network makes of the messages of all agents in one exchange."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+
+from ...core.sampling import ExchangeId
+
+
+class Mixing:
+    """Communication step of a round. Required is `exchange`; exact means need `mean`."""
+
+    has_states: ClassVar[bool] = False  # whether links and senders have states: `start`
+
+    @property
+    def identities(self) -> jax.Array | None:
+        """Numbers of the agents, by which they draw; None: their places."""
+        return None
+
+    @property
+    def skips(self) -> jax.Array | None:
+        """Which agents skip which rounds, as (rounds, agents); None: nobody skips."""
+        return None
+
+    def start(self, messages: Sequence[Any]) -> Any:
+        """Return the states before round 0; `messages`, as shapes, are those of each stage."""
+        raise NotImplementedError
+
+    def exchange(self, message: Any, exchange_id: ExchangeId, state: Any) -> tuple[Any, Any]:
+        """Return the change of every agent's message, and the next states."""
+        raise NotImplementedError
+
+    if TYPE_CHECKING:  # a field of some mixers
+
+        @property
+        def mean(self) -> Any:
+            """Function that returns the exact mean over all agents."""
