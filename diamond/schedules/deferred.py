@@ -221,13 +221,13 @@ def resolve(algorithm: Any, context: ResolutionContext) -> ResolvedAlgorithm:
     value, for as many rounds as the network's diameter.
     """
     algorithm = specialize(algorithm, context.problem, context.network)
-    filled = fill_deferred(algorithm, context)
+    resolved = with_numbers(algorithm, context)
     diameter, messages = 0, 0
     if context.network and agreed_bytes(context.memory):
         diameter = context.network.diameter
         messages = context.network.count_messages(diameter)
     return ResolvedAlgorithm(
-        jax.tree.map(_as_array, filled),
+        resolved,
         values_by_name(context.memory),
         total_cost({name: resolved for name, resolved in context.memory.items() if name != PAID}),
         rounds=count_exchanges(context.memory).talks * diameter,
@@ -296,6 +296,11 @@ def fill_deferred(node: Any, context: ResolutionContext) -> Any:
         return PerAgent(host_transfer.to_device(value)) if context.agent is None else value[0]
 
     return replace_deferred(node, value_of)
+
+
+def with_numbers(node: Any, context: ResolutionContext) -> Any:
+    """Return `node` with its `Deferred`s replaced, and all its numbers as arrays."""
+    return jax.tree.map(_as_array, fill_deferred(node, context))
 
 
 def deferred_names(node: Any) -> list[str]:

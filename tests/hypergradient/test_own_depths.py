@@ -6,14 +6,14 @@ import pytest
 from helpers import quad, sample_of
 
 import diamond
-from diamond.schedules.deferred import ResolutionContext, resolve, select_agent_values
+from diamond.schedules.deferred import ResolutionContext, with_numbers, select_agent_values
 
 
 def test_depths_of_ones_own_are_spread_over_the_agents():
     """Agent i of 4 has depth (k + 2 i) mod 8, k that of all; products tell how deep it went."""
     problem, terms = quad(), 8
     estimator = diamond.hypergradient.neumann(terms, 1.6, depth="own")
-    result = resolve(estimator, ResolutionContext(problem, None, 1, 0)).algorithm
+    result = with_numbers(estimator, ResolutionContext(problem, None, 1, 0))
     x, y = problem.start(0)
     products = jax.jit(lambda own, rows, sample: own(rows, [(x, y)], sample)[1].hvps)
     depths = []

@@ -18,14 +18,14 @@ import diamond.prox
 import diamond.schedule
 import diamond.tree
 from diamond import Comparison, Diverged, Network, Problem, Run, callbacks, theory, tree
-from diamond.algorithm import Algorithm, Message, Stage
+from diamond.algorithm import Message, Method, Stage
 from diamond.cost import Cost
 from diamond.gallery import Cleaning, Evaluation, MarkovGame, Navigation, Quadratic, quadratic
 from diamond.network import channels
 from diamond.prox import box, simplex
 from diamond.schedule import Number, Schedule, power
 
-METHODS: list[Callable[..., Algorithm]] = [
+METHODS: list[Callable[..., Method]] = [
     diamond.adasdbo,
     diamond.aid,
     diamond.amigo,
@@ -152,14 +152,14 @@ def files(folder: Path) -> list[Any]:
     ]
 
 
-def logged(problem: Problem, network: Network, algorithm: Algorithm, folder: Path) -> Run:
+def logged(problem: Problem, network: Network, algorithm: Method, folder: Path) -> Run:
     """A run whose evaluations go to TensorBoard."""
     with diamond.callbacks.tensorboard(folder) as on_evaluation:
         return diamond.simulate(problem, network, algorithm, 2, on_evaluation=on_evaluation)
 
 
-class HeavyBall:
-    """The stage of a method of one's own: `Stage` is a protocol."""
+class HeavyBall(Stage):
+    """The stage of a method of one's own: `Stage` is its base."""
 
     repeats, hessian_batches, sends_before_gradient = 1, 0, False
 

@@ -13,7 +13,7 @@ from ...core.pytrees import Tree
 from ...core.sampling import AGENT_AXES, Sampling
 from ...hardware.compiler import MEASURE_OPTIONS, compile_program
 from ...problem import Objectives, Problem
-from ...schedules.deferred import ResolutionContext, resolve, select_agent_values
+from ...schedules.deferred import ResolutionContext, select_agent_values, with_numbers
 from ...schedules.learned import with_learned_values
 from ..estimator_interface import Hypergradient
 from ..exact_hypergradient import exact
@@ -82,7 +82,7 @@ def check(
             "z": jax.tree.map(jnp.zeros_like, point[1]),
         }
         estimator = with_learned_values(estimator, values)
-        estimator = resolve(estimator, ResolutionContext(problem, None, batch, seed)).algorithm
+        estimator = with_numbers(estimator, ResolutionContext(problem, None, batch, seed))
         objectives = problem.objectives(batch)
         moments = _moments(estimator, objectives, point, draws, _key(seed), batch, sampling)
         norm, bias, error, deviation, cost = jax.tree.map(np.asarray, moments)
