@@ -6,7 +6,7 @@ import pytest
 from helpers import quad, sample_of
 
 import diamond
-from diamond.schedules.deferred import ResolutionContext, with_numbers, select_agent_values
+from diamond.schedules.deferred import ResolutionContext, select_agent_values, with_numbers
 
 
 def test_depths_of_ones_own_are_spread_over_the_agents():
