@@ -1,9 +1,9 @@
 """Step sizes and momentum weights as functions of the round t."""
 
+from .core.pytrees import Number as Number
 from .schedules.step_schedules import AtLeast as AtLeast
 from .schedules.step_schedules import Constant as Constant
 from .schedules.step_schedules import Custom as Custom
-from .schedules.step_schedules import Number as Number
 from .schedules.step_schedules import Power as Power
 from .schedules.step_schedules import Ramp as Ramp
 from .schedules.step_schedules import Scaled as Scaled

@@ -3,19 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from ..core.pytrees import Number
 from ..core.validation import as_int
 from ..schedules.learned import Learned
-from ..schedules.step_schedules import (
-    AtLeast,
-    Constant,
-    Number,
-    Power,
-    Schedule,
-    schedule,
-    step_size,
-)
+from ..schedules.step_schedules import AtLeast, Constant, Power, Schedule, schedule, step_size
 from .parts import ComposedAlgorithm, Variable
-from .parts.communication import Order, communication_rule
+from .parts.communication import communication_rule
+from .parts.communication_rules import Order
 from .parts.estimators import estimator_by_name
 
 Step = Schedule | Number | None  # None: learned

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from ..core import pytrees
-from ..core.pytrees import Tree
+from ..core.pytrees import Number, Tree
 from ..core.sampling import Sample
 from ..interface.round_interface import Message
 from ..problem import Objectives
-from ..schedules.step_schedules import Number, step_factor
+from ..schedules.step_schedules import step_factor
 from .parts.directions import carried
 from .parts.single_stage import SingleStageMethod
 from .parts.variables import Point

@@ -3,12 +3,14 @@
 Rule: [S] for one agent, ours for several [V].
 """
 
+from ..core.pytrees import Number
 from ..core.validation import as_int
 from ..schedules.deferred import agent_count
-from ..schedules.step_schedules import Number, step_factor
-from ._composition import Order, Step, Steps, choose
+from ..schedules.step_schedules import step_factor
+from ._composition import Step, Steps, choose
 from .parts import ComposedAlgorithm, Variable
 from .parts.communication import local, tracking
+from .parts.communication_rules import Order
 from .parts.estimators import plain
 from .parts.value_function import Barrier
 

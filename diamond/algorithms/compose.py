@@ -3,10 +3,12 @@
 import re
 from typing import Any, Literal
 
+from ..core.pytrees import Number
 from ..hypergradient import Hypergradient, neumann
-from ..schedules.step_schedules import Number, Schedule
-from ._composition import Order, Step, Steps, compose_parts
+from ..schedules.step_schedules import Schedule
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
+from .parts.communication_rules import Order
 from .parts.directions import directions_by_name
 
 __all__ = ["compose"]

@@ -4,8 +4,9 @@ Rule: [S].
 """
 
 from ..hypergradient import Hypergradient, warm_start
-from ._composition import Order, Step, Steps, compose_parts
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
+from .parts.communication_rules import Order
 from .parts.directions import implicit
 
 __all__ = ["dsgd"]

@@ -3,7 +3,8 @@
 Rule: [M mid][V].
 """
 
-from ..schedules.step_schedules import Number, Schedule
+from ..core.pytrees import Number
+from ..schedules.step_schedules import Schedule
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import penalty

@@ -3,9 +3,11 @@
 Rule: [M mid] from its abstract and public reviews; without its projections [V].
 """
 
-from ..schedules.step_schedules import Number, Schedule, power, schedule
-from ._composition import Order, Step, Steps, compose_parts
+from ..core.pytrees import Number
+from ..schedules.step_schedules import Schedule, power, schedule
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
+from .parts.communication_rules import Order
 from .parts.value_function import Regularized
 
 __all__ = ["duet"]

@@ -3,9 +3,11 @@
 Rule: [S] for one agent, ours for several [V].
 """
 
-from ..schedules.step_schedules import Number, Schedule
-from ._composition import Order, Step, Steps, compose_parts
+from ..core.pytrees import Number
+from ..schedules.step_schedules import Schedule
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
+from .parts.communication_rules import Order
 from .parts.directions import penalty
 
 __all__ = ["f2sa"]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core import pytrees
-from ..core.pytrees import Tree
+from ..core.pytrees import Number, Tree
 from ..core.sampling import Sample
 from ..interface.round_interface import Message
 from ..problem import Objectives
-from ..schedules.step_schedules import Number, Schedule, weight
+from ..schedules.step_schedules import Schedule, weight
 from ._composition import Step, Steps, choose
 from .parts.explicit_matrices import (
     AveragesState,

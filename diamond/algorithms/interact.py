@@ -4,8 +4,9 @@ Rule: [M hi][V].
 """
 
 from ..hypergradient import Hypergradient, conjugate_gradient
-from ._composition import Order, Step, Steps, check_unused_batch, compose_parts
+from ._composition import Step, Steps, check_unused_batch, compose_parts
 from .parts import ComposedAlgorithm
+from .parts.communication_rules import Order
 from .parts.directions import implicit
 
 __all__ = ["interact"]

@@ -3,8 +3,9 @@
 Rule: ours [V].
 """
 
-from ._composition import Order, Step, Steps, compose_parts
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
+from .parts.communication_rules import Order
 from .parts.directions import carried
 
 __all__ = ["k_free"]

@@ -5,9 +5,10 @@ Rule: [M mid][V].
 
 from typing import Literal
 
-from ..schedules.step_schedules import Number
-from ._composition import Order, Step, Steps, compose_parts
+from ..core.pytrees import Number
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
+from .parts.communication_rules import Order
 from .parts.directions import carried
 
 __all__ = ["lopa"]

@@ -3,9 +3,11 @@
 Rule: [M hi], public code [S] for one agent; ours for several [V].
 """
 
-from ..schedules.step_schedules import Number, Schedule, power, schedule, step_factor
-from ._composition import Order, Step, Steps, compose_parts
+from ..core.pytrees import Number
+from ..schedules.step_schedules import Schedule, power, schedule, step_factor
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
+from .parts.communication_rules import Order
 from .parts.value_function import Moreau
 
 __all__ = ["meha"]

@@ -5,8 +5,8 @@ Rule: [M hi][V].
 
 from dataclasses import replace
 
+from ..core.pytrees import Number
 from ..hypergradient import Hypergradient, neumann_sum
-from ..schedules.step_schedules import Number
 from ._composition import Step, Steps
 from .parts import ComposedAlgorithm, Variable
 from .parts.communication import tracking

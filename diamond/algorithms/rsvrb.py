@@ -6,8 +6,8 @@ Rule: [M mid], of one task.
 from dataclasses import dataclass
 
 from ..core import pytrees
+from ..core.pytrees import Number
 from ..interface.round_interface import Message
-from ..schedules.step_schedules import Number
 from ._composition import Step, Steps, choose
 from .parts.explicit_matrices import Ingredients, MatrixMomentum, MatrixState, unravel_like
 from .parts.single_stage import floor

@@ -3,8 +3,8 @@
 Rule: [M mid][V].
 """
 
+from ..core.pytrees import Number
 from ..problem.proximal_operators import ball
-from ..schedules.step_schedules import Number
 from ._composition import Step, Steps, check_unused_batch, choose
 from .parts import ComposedAlgorithm, Variable
 from .parts.communication import tracking

@@ -11,10 +11,10 @@ from jax.flatten_util import ravel_pytree
 
 from ..core import pytrees
 from ..core.cost_counter import Cost
+from ..core.pytrees import Number
 from ..core.sampling import Sample
 from ..interface.round_interface import Message
 from ..problem import Objectives
-from ..schedules.step_schedules import Number
 from ._composition import Step, Steps, choose
 from .parts.explicit_matrices import (
     Ingredients,

@@ -4,8 +4,9 @@ Rule: [M hi].
 """
 
 from ..hypergradient import Hypergradient, neumann_sum
-from ._composition import Order, Step, Steps, compose_parts
+from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
+from .parts.communication_rules import Order
 from .parts.directions import implicit
 
 __all__ = ["svr_interact"]

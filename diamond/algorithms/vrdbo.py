@@ -3,8 +3,8 @@
 Rule: [M mid][V] for agents with equal g_i; biased where they differ.
 """
 
+from ..core.pytrees import Number
 from ..hypergradient import Hypergradient, neumann
-from ..schedules.step_schedules import Number
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit

@@ -1,12 +1,13 @@
 """The `advise` command: measure a problem and recommend an algorithm with its step sizes."""
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..core.suggestions import did_you_mean
-from .app import Json, app, print_json, print_message, report_errors
+from ..metrics.display import print_message
+from .app import Json, app, print_json, report_errors
 from .experiment_commands import File, Set
 from .plan_execution import prepare_jax
 from .terminal_tables import text_table
@@ -191,7 +192,7 @@ def _print_privacy(forecasts: "dict[str, list[PrivacyForecast]]") -> None:
     Console(highlight=False).print(text_table(columns, rows, title))
 
 
-def _as_json(advice: "Advice") -> dict:
+def _as_json(advice: "Advice") -> dict[str, Any]:
     from dataclasses import asdict
 
     return {

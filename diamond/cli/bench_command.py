@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import INTERRUPTED, Json, app, print_json, print_message, report_errors
+from ..metrics.display import print_message
+from .app import INTERRUPTED, Json, app, print_json, report_errors
 from .experiment_commands import Quiet
 from .plan_execution import prepare_jax
 from .terminal_tables import text_table

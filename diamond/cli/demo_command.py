@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .app import Json, app, check_picture, print_json, print_message, report_errors
+from ..metrics.display import print_message
+from .app import Json, app, check_picture, print_json, report_errors
 from .experiment_commands import Out, Quiet
 from .interrupt_handling import exit_on_interrupt
 from .plan_execution import execute_plan, prepare_jax

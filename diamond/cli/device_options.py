@@ -10,7 +10,8 @@ from typing import Any
 
 import typer
 
-from .app import BAD_INPUT, FAILED, print_message
+from ..metrics.display import print_message
+from .app import BAD_INPUT, FAILED
 
 
 def device_changes(devices: str, hosts: str) -> list[str]:

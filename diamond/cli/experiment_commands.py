@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .app import Json, app, print_json, print_message, report_errors
+from ..metrics.display import print_message
+from .app import Json, app, print_json, report_errors
 from .device_options import device_changes, expose_cores, join_processes, recorded_devices
 from .interrupt_handling import exit_on_interrupt
 from .plan_execution import execute_and_report, explain_interrupt, prepare_jax

@@ -10,7 +10,8 @@ from typing import Any
 
 import typer
 
-from .app import INTERRUPTED, print_message
+from ..metrics.display import print_message
+from .app import INTERRUPTED
 
 STOPPING = "stopping at the next evaluation; press Ctrl-C again to stop immediately"
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .app import Json, app, print_json, print_message, report_errors
+from ..metrics.display import print_message
+from .app import Json, app, print_json, report_errors
 from .experiment_commands import Quiet
 from .net_site_setup import (
     BundleFolder,

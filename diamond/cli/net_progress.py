@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..metrics.display import MIN_PAUSE, format_duration
+from ..metrics.display import MIN_PAUSE, format_duration, print_message
 from ..sites.rounds.node import Node
-from .app import STARTED, print_message
+from .app import STARTED
 
 REPORT_SECONDS = 10.0  # seconds between messages about a neighbour that is awaited
 MIN_WAIT = 1.0  # shortest wait for a neighbour, in seconds, that is reported

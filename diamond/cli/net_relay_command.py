@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .app import print_message
+from ..metrics.display import print_message
 from .net_commands import net
 from .net_site_setup import report_site_errors
 

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from .app import Json, print_json, print_message
+from ..metrics.display import print_message
+from .app import Json, print_json
 from .net_commands import net
 from .net_site_setup import report_site_errors
 

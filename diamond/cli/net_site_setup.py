@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import BAD_INPUT, DIVERGED, FAILED, INTERRUPTED, print_message, report_errors
+from ..metrics.display import print_message
+from .app import BAD_INPUT, DIVERGED, FAILED, INTERRUPTED, report_errors
 
 if TYPE_CHECKING:
     from ..config.components import Component

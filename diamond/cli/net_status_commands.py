@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .app import FAILED, Json, Port, print_json, print_message
+from ..metrics.display import print_message
+from .app import FAILED, Json, Port, print_json
 from .net_commands import net
 from .net_site_setup import BundleFolder, ConnectSeconds, OwnAddress, RunsFolder, report_site_errors
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from .app import DIVERGED, FAILED, INTERRUPTED, print_json, print_message
+from ..metrics.display import print_message
+from .app import DIVERGED, FAILED, INTERRUPTED, print_json
 from .device_options import is_first_process
 from .interrupt_handling import check_interrupt, stop_at_evaluation
 

@@ -8,8 +8,8 @@ import typer
 
 from ..experiment.execution import ProgressListener
 from ..experiment.job_runner import Plan
-from ..metrics.display import LineDisplay, QuietDisplay, live_table
-from .app import INTERRUPTED, print_message
+from ..metrics.display import LineDisplay, QuietDisplay, live_table, print_message
+from .app import INTERRUPTED
 from .interrupt_handling import check_interrupt
 
 

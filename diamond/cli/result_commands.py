@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from ..core.suggestions import did_you_mean
-from .app import FAILED, Json, Port, app, print_json, print_message, report_errors
+from ..metrics.display import print_message
+from .app import FAILED, Json, Port, app, print_json, report_errors
 from .terminal_tables import print_table, print_text_rows, select_columns
 
 Runs = Annotated[list[Path], typer.Argument(help="Folders of runs or of comparisons.")]

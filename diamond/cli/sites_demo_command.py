@@ -5,7 +5,8 @@ from pathlib import Path
 
 import typer
 
-from .app import FAILED, print_json, print_message
+from ..metrics.display import print_message
+from .app import FAILED, print_json
 from .net_site_setup import report_site_errors
 from .plan_execution import prepare_jax
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.suggestions import did_you_mean
-from .app import DIVERGED, Json, app, print_json, print_message, report_errors
+from ..metrics.display import print_message
+from .app import DIVERGED, Json, app, print_json, report_errors
 from .experiment_commands import Quiet, Set
 from .inspect_commands import DataFolder
 from .interrupt_handling import exit_on_interrupt

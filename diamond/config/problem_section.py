@@ -21,7 +21,7 @@ from .site_agents import check_partition, check_same_sites, resolve_agents
 from .user_functions import UserFunction, digests, user_function
 from .validation_errors import collect_errors, config_error
 
-FILES = str | list | dict
+FILES = (str, list, dict)
 IN_PYTHON = ("representation",)  # takes functions, which a file cannot express
 EXAMPLE = '{kind = "my_problem.py:make"}'
 

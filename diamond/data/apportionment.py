@@ -1,5 +1,7 @@
 """Integer shares, seeded generators and checks that all partitions use."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -41,7 +43,7 @@ def count_rows(labels_or_n: ArrayLike) -> int:
     return len(label_vector(values))
 
 
-def label_vector(labels: ArrayLike) -> NDArray:
+def label_vector(labels: ArrayLike) -> NDArray[Any]:
     """Return the labels as one vector."""
     vector = np.asarray(labels)
     if vector.ndim != 1:

@@ -4,6 +4,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +144,7 @@ def read_labels(path: Path, length: int) -> NDArray[np.uint8]:
     return check_labels(stored, path, length)
 
 
-def check_labels(labels: NDArray, path: Path, length: int) -> NDArray[np.uint8]:
+def check_labels(labels: NDArray[Any], path: Path, length: int) -> NDArray[np.uint8]:
     """Refuse labels that are not `length` bytes in 0..9."""
     if labels.dtype != np.uint8 or labels.shape != (length,):
         raise DataError(

@@ -49,7 +49,9 @@ class Dataset:
     missing: tuple[MissingCells, ...] = ()
 
 
-def encode(labels: NDArray, classes: Sequence | NDArray, path: Path) -> NDArray[np.int32]:
+def encode(
+    labels: NDArray[Any], classes: Sequence[Any] | NDArray[Any], path: Path
+) -> NDArray[np.int32]:
     """Encode the labels by their index in the ascending `classes`; refuse any other label."""
     order = np.asarray(classes)
     codes = np.searchsorted(order, labels).clip(max=len(order) - 1)
@@ -63,7 +65,7 @@ def encode(labels: NDArray, classes: Sequence | NDArray, path: Path) -> NDArray[
 
 
 def to_float32(
-    values: NDArray, path: Path, missing: bool = False, remedy: str = "correct or drop the row"
+    values: NDArray[Any], path: Path, missing: bool = False, remedy: str = "correct or drop the row"
 ) -> NDArray[np.float32]:
     """Cast to float32; refuse the first value that is not finite.
 
@@ -83,8 +85,8 @@ def to_float32(
 
 def build_dataset(
     path: Path,
-    rows: NDArray,
-    labels: NDArray,
+    rows: NDArray[Any],
+    labels: NDArray[Any],
     names: Sequence[str],
     real: bool,
     sites: NDArray[np.str_] | None = None,
@@ -113,7 +115,7 @@ def build_dataset(
 
 def parse_labels(
     names: Sequence[str], lines: Sequence[int], label: str, path: Path, real: bool
-) -> NDArray:
+) -> NDArray[Any]:
     """Parse labels: integers if all are numbers, else names; `real` targets are floats."""
     if real:
         bad: list[str] = []

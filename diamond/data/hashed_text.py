@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ def names(column: str, width: int) -> tuple[str, ...]:
 
 
 def mark_unused(
-    names: Sequence[str], rows: Sequence[NDArray], width: int
+    names: Sequence[str], rows: Sequence[NDArray[Any]], width: int
 ) -> tuple[tuple[str, ...], int]:
     """Mark the names of hashed features, the last `width`, that no row uses; and count them."""
     used = np.any([np.any(agent_rows != 0, axis=0) for agent_rows in rows], axis=0)

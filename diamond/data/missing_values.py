@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,9 @@ def is_missing(cell: str) -> bool:
     return cell.strip().casefold() in MARKS
 
 
-def count_missing(features: Sequence[NDArray], names: Sequence[str], site: str) -> MissingCells:
+def count_missing(
+    features: Sequence[NDArray[Any]], names: Sequence[str], site: str
+) -> MissingCells:
     """Count the missing cells of one site over all parts of its rows."""
     gaps = np.concatenate([np.isnan(part) for part in features])
     cells = {
@@ -57,7 +59,7 @@ def count_missing(features: Sequence[NDArray], names: Sequence[str], site: str) 
 
 
 def complete_rows(
-    rows: NDArray, names: Sequence[str], sites: NDArray[np.str_] | None, path: Path
+    rows: NDArray[Any], names: Sequence[str], sites: NDArray[np.str_] | None, path: Path
 ) -> tuple[NDArray[np.bool_], tuple[MissingCells, ...]]:
     """Return which rows are complete, and the missing cells of each site of a table."""
     if sites is None:
@@ -74,7 +76,7 @@ def complete_rows(
 
 
 def fill_missing(
-    parts: Sequence[NDArray], names: Sequence[str], rule: MissingValues, site: str
+    parts: Sequence[NDArray[Any]], names: Sequence[str], rule: MissingValues, site: str
 ) -> list[NDArray[np.float32]]:
     """Fill every missing cell in the parts of one site's rows, training rows first.
 

@@ -4,6 +4,7 @@ import zipfile
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,8 +110,8 @@ def _drop_rows(dataset: Dataset) -> Dataset:
 
 
 def _check_arrays(
-    rows: NDArray, labels: NDArray, path: Path, real: bool, treatment: CellTreatment
-) -> tuple[NDArray[np.float32], NDArray]:
+    rows: NDArray[Any], labels: NDArray[Any], path: Path, real: bool, treatment: CellTreatment
+) -> tuple[NDArray[np.float32], NDArray[Any]]:
     if rows.ndim < 2 or rows.dtype.kind not in "biuf" or not rows.size:
         raise DataError(
             f"{path}: features {rows.dtype} {rows.shape}; give real numbers, one row an example"

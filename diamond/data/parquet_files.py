@@ -93,7 +93,7 @@ def _is_number(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _missing_mask(table: Any, name: str) -> NDArray:
+def _missing_mask(table: Any, name: str) -> NDArray[Any]:
     """Return which rows have no value in a column."""
     return np.array(table.column(name).is_null(nan_is_null=True).to_numpy())
 
@@ -105,17 +105,17 @@ def _texts(path: Path, table: Any, name: str) -> list[str]:
     return list(texts)
 
 
-def _column(path: Path, table: Any, name: str, remedy: str = "") -> NDArray:
+def _column(path: Path, table: Any, name: str, remedy: str = "") -> NDArray[Any]:
     """Return the column; refuse missing values."""
     gaps = np.flatnonzero(_missing_mask(table, name))
     if len(gaps):
         location = f"{path}, row {gaps[0] + 1}, column {name!r}: missing"
         raise DataError(f"{location}; {remedy or 'give a value, or drop the row'}")
-    values: NDArray = table.column(name).to_numpy()
+    values: NDArray[Any] = table.column(name).to_numpy()
     return values
 
 
-def _numbers(path: Path, table: Any, name: str, missing: bool = False) -> NDArray:
+def _numbers(path: Path, table: Any, name: str, missing: bool = False) -> NDArray[Any]:
     """Return the column as finite numbers; if `missing` is true, NaN for missing values."""
     if not _is_number(table.column(name).type):
         raise DataError(f"{path}, column {name!r}: {table.column(name).type} is no number")
@@ -133,7 +133,7 @@ def _numbers(path: Path, table: Any, name: str, missing: bool = False) -> NDArra
     return values
 
 
-def _labels(path: Path, table: Any, name: str) -> NDArray:
+def _labels(path: Path, table: Any, name: str) -> NDArray[Any]:
     """Return labels as integers or names."""
     labels = _column(path, table, name)
     if labels.dtype.kind == "f":

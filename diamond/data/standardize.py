@@ -1,7 +1,7 @@
 """Standardization of features by sites that share only sums and counts."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,11 @@ class FeatureScale(NamedTuple):
     mean: NDArray[np.float64]
     deviation: NDArray[np.float64]
 
-    def __call__(self, features: NDArray) -> NDArray[np.float32]:
+    def __call__(self, features: NDArray[Any]) -> NDArray[np.float32]:
         return ((features - self.mean) / self.deviation).astype(np.float32)
 
 
-def federated_scale(sites: Sequence[NDArray]) -> FeatureScale:
+def federated_scale(sites: Sequence[NDArray[Any]]) -> FeatureScale:
     """Compute the scale over all rows of all sites: each shares n and sum a, then sum (a - mean)^2.
 
     A constant feature is divided by 1.

@@ -5,7 +5,7 @@ import gzip
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,7 @@ def read_encoded(path: Path, features: int, labels: Sequence[int]) -> LabelledRo
 
 def read_dense(
     path: Path, features: int | None, real: bool = False
-) -> tuple[NDArray[np.float32], NDArray]:
+) -> tuple[NDArray[np.float32], NDArray[Any]]:
     """Parse dense features (rows, width) and the labels as written: integers, or `real`."""
     raw = read_bytes(path) + b"\n"  # so that every line ends
     text = np.frombuffer(raw, np.uint8)

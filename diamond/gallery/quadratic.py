@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -66,19 +67,19 @@ class Quadratic(Problem):
 
 
 # Defined at module level, so that another problem of the same sizes reuses compiled programs.
-def _f(x, y, rows):
+def _f(x: Tree, y: Tree, rows: Tree) -> jax.Array:
     values = 0.5 * jnp.sum((y - rows["point"]) ** 2, -1) + jnp.einsum(
         "w,nwx,x->n", x, 0.5 * rows["P"], x
     )
     return jnp.mean(values + rows["c"] @ x + jnp.einsum("x,nxy,y->n", x, rows["D"], y))
 
 
-def _g(x, y, rows):
+def _g(x: Tree, y: Tree, rows: Tree) -> jax.Array:
     right = jnp.einsum("nyx,x->ny", rows["B"], x) + rows["point"]
     return jnp.mean(0.5 * jnp.einsum("v,nvy,y->n", y, rows["A"], y) - right @ y)
 
 
-def _f_without_lower_level(x, rows):
+def _f_without_lower_level(x: Tree, rows: Tree) -> jax.Array:
     return jnp.mean(jnp.einsum("w,nwx,x->n", x, 0.5 * rows["P"], x) + rows["c"] @ x)
 
 
@@ -148,7 +149,7 @@ def quadratic(
             for i, point in enumerate(points[part])
         ]
 
-    def init(key):
+    def init(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.zeros(upper), jnp.zeros(lower)
 
     if lower_level == "none":

@@ -14,11 +14,10 @@ import jax.numpy as jnp
 
 from ..core import pytrees
 from ..core.cost_counter import Cost
-from ..core.pytrees import Tree
+from ..core.pytrees import Number, Tree
 from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
-from ..schedules.step_schedules import Number
 from .estimator_interface import LinearSolve, PointXY
 from .implicit import ImplicitHypergradient
 from .neumann import given_or_learned_lipschitz, make_factor

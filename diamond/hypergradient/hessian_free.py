@@ -9,10 +9,9 @@ import jax.numpy as jnp
 
 from ..core import pytrees
 from ..core.cost_counter import Cost
-from ..core.pytrees import Tree
+from ..core.pytrees import Number, Tree
 from ..core.sampling import Sample, Where
 from ..problem import Objectives
-from ..schedules.step_schedules import Number
 from .estimator_interface import Hypergradient, PointXY
 from .neumann import check_terms, given_or_learned_lipschitz
 

@@ -10,13 +10,12 @@ import numpy as np
 
 from ..core import pytrees
 from ..core.cost_counter import Cost
-from ..core.pytrees import Tree
+from ..core.pytrees import Number, Tree
 from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
 from ..schedules.deferred import Deferred, ResolutionContext, ResolvedValue
 from ..schedules.learned import Learned
-from ..schedules.step_schedules import Number
 from .estimator_interface import LinearSolve, PointXY
 from .implicit import ImplicitHypergradient, hessian, hessian_product
 

@@ -7,11 +7,10 @@ import jax
 
 from ..core import pytrees
 from ..core.cost_counter import Cost
-from ..core.pytrees import Tree
+from ..core.pytrees import Number, Tree
 from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
-from ..schedules.step_schedules import Number
 from .estimator_interface import Hypergradient, PointXY
 
 

@@ -3,11 +3,10 @@
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.cost_counter import Cost
-from ..core.pytrees import Tree
+from ..core.pytrees import Number, Tree
 from ..core.sampling import Sample
 from ..problem import Objectives, Problem
 from ..schedules.learned import learned_names
-from ..schedules.step_schedules import Number
 
 State = Any  # a pytree with at least the fields x and y
 Estimate = Any  # a pytree: result of the gradient work of a stage

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..tuning.trial_cache import Trial
 from .paper_case import PaperCase
 from .paper_figures import FigureLine
 from .paper_methods import COLOURS
-from .paper_trials import Trial
 
 PALETTE = [*COLOURS.values(), "#E69F00", "#56B4E9"]
 LABELS = {

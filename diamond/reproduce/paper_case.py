@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,7 @@ class PaperCase:
         chain = neumann(TERMS, LIPSCHITZ[self.dataset])
         return paper_methods.build_method(method, constants, BATCH, chain, frozen)
 
-    def describe(self, scale: ExperimentScale) -> dict:
+    def describe(self, scale: ExperimentScale) -> dict[str, Any]:
         """Return everything that defines a trial except method, constants and seed."""
         constants = {"batch": BATCH, "terms": TERMS, "lipschitz": LIPSCHITZ[self.dataset]}
         scale_fields = {k: v for k, v in asdict(scale).items() if k not in ("name", "seeds")}

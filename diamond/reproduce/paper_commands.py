@@ -11,6 +11,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from .. import theory
+from ..tuning.trial_cache import Trial
 from . import figure_drawing, paper_figures
 from .paper_case import BATCH, TERMS, ExperimentScale, PaperCase
 from .paper_methods import METHODS
@@ -60,7 +61,7 @@ def reproduce(
 def write_figure_files(
     figure: str,
     kind: str,
-    trials_by_line: dict[paper_figures.FigureLine, list[paper_figures.Trial]],
+    trials_by_line: dict[paper_figures.FigureLine, list[Trial]],
     folder: Path,
 ) -> list[Path]:
     """Write figure, table and all numbers into `folder`."""
@@ -127,7 +128,7 @@ def format_constants(constants: dict[str, dict[str, Any]]) -> str:
 
 
 def convergence_speed(
-    trials_by_line: dict[paper_figures.FigureLine, list[paper_figures.Trial]],
+    trials_by_line: dict[paper_figures.FigureLine, list[Trial]],
 ) -> list[dict[str, Any]]:
     """Return the slope of the average metric, and rounds and samples to several epsilon."""
     rows = []

@@ -19,7 +19,7 @@ def _guard_class() -> Any:
     torch = import_torch()
     losses = torch.nn.functional.cross_entropy, torch.nn.functional.nll_loss
 
-    class LabelGuard(torch.overrides.TorchFunctionMode):  # type: ignore[name-defined]
+    class LabelGuard(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
         """Mode of PyTorch that sees the calls of losses."""
 
         def __torch_function__(

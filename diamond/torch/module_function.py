@@ -71,7 +71,7 @@ def functional(module: Any) -> tuple[Params, Callable[..., Any]]:
     def call(params: Mapping[str, Any], *inputs: Any, **options: Any) -> Any:
         return torch.func.functional_call(module, params, inputs, options)
 
-    names, initial, checked = set(params), {**frozen, **params}, []  # type: set[str], Params, list
+    names, initial, checked = set(params), {**frozen, **params}, []  # type: set[str], Params, list[bool]
     return params, apply
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from ...core.pytrees import Number
 from ...core.suggestions import did_you_mean
 from ...schedules.deferred import Deferred, ResolutionContext, ResolvedValue
-from ...schedules.step_schedules import Number
 from .communication_rules import (
     Diffusion,
     Extra,

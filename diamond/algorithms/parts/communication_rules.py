@@ -32,9 +32,8 @@ import jax.numpy as jnp
 
 from ...auto.adaptive_optimizers import Optimizer
 from ...core import pytrees
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...interface.round_interface import Message
-from ...schedules.step_schedules import Number
 from .variables import STATIC
 
 Order = Literal["paper", "atc"]

@@ -17,12 +17,12 @@ from ...auto.adaptive_optimizers import Optimizer
 from ...auto.loss_monitor import loss_monitor
 from ...core import pytrees
 from ...core.cost_counter import Cost
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...interface.round_interface import NETWORKS, Message, Method
 from ...problem import Objectives, Problem
 from ...schedules.learned import learned_names
-from ...schedules.step_schedules import Number, Scaled, Schedule
+from ...schedules.step_schedules import Scaled, Schedule
 from .adaptive_steps import with_adaptive_steps
 from .communication_rules import CommunicationInputs, CommunicationRule
 from .directions import BoundDirections, Directions, Gradient

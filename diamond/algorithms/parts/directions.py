@@ -17,12 +17,12 @@ import jax.numpy as jnp
 
 from ...core import pytrees
 from ...core.cost_counter import Cost
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...core.suggestions import did_you_mean
 from ...hypergradient import Hypergradient
 from ...problem import LARGE, Objectives
-from ...schedules.step_schedules import Number, Schedule, schedule
+from ...schedules.step_schedules import Schedule, schedule
 from .estimators import RowCounts
 from .variables import STATIC, Point
 

@@ -19,13 +19,13 @@ import numpy as np
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.host_transfer import default_dtype
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample, is_stream
 from ...core.suggestions import did_you_mean
 from ...core.validation import as_int
 from ...problem import Problem
 from ...schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue
-from ...schedules.step_schedules import Number, Schedule, schedule, weight
+from ...schedules.step_schedules import Schedule, schedule, weight
 from .variables import STATIC, Point, merge_points
 
 EstimatorResult = tuple[Point, Any, Cost]  # directions, state of the estimator, cost

@@ -10,11 +10,11 @@ from jax.flatten_util import ravel_pytree
 
 from ...core import pytrees
 from ...core.cost_counter import Cost
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...interface.round_interface import Message
 from ...problem import Objectives
-from ...schedules.step_schedules import Number, Schedule, weight
+from ...schedules.step_schedules import Schedule, weight
 from .single_stage import SingleStageMethod
 
 LARGEST_Y = 2000  # most numbers in y: g_yy has the square of that

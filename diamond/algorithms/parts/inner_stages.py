@@ -12,11 +12,10 @@ import jax.numpy as jnp
 
 from ...core import pytrees
 from ...core.cost_counter import Cost
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...interface.round_interface import Message
 from ...problem import Objectives
-from ...schedules.step_schedules import Number
 from .learnable import LearnableStage
 from .variables import Point
 

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...interface.round_interface import Estimate, Method, Stage, State
-from ...schedules.step_schedules import Number
 
 
 class LearnableStage(Stage):

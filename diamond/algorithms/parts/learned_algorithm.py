@@ -23,12 +23,11 @@ import jax.numpy as jnp
 
 from ...auto.step_rule import TINY
 from ...core import pytrees
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...interface.round_interface import Method
 from ...problem import Problem
 from ...schedules.deferred import Deferred, ResolutionContext, ResolvedValue
 from ...schedules.learned import learned_names
-from ...schedules.step_schedules import Number
 from .learnable import LearnableMethod
 from .learned_stage import LearnedStepsStage
 from .learned_state import LearnedStepsState, make_state

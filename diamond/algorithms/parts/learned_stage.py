@@ -7,11 +7,11 @@ import jax.numpy as jnp
 
 from ...core import pytrees
 from ...core.cost_counter import Cost
+from ...core.pytrees import Number
 from ...core.sampling import Sample
 from ...interface.round_interface import Message, Stage
 from ...problem import Objectives
 from ...schedules.learned import with_learned_values
-from ...schedules.step_schedules import Number
 from .learnable import LearnableMethod, LearnableStage
 from .learned_state import LearnedStepsEstimate, LearnedStepsState, make_state
 from .learned_step import LearnedStep, StepMemory

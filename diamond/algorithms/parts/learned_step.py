@@ -11,10 +11,9 @@ from ...auto.sketch import sketch
 from ...auto.step_rule import RECENT, TRUST, StepInputs, StepScalars, initial_scalars, propose_step
 from ...core import pytrees
 from ...core.cost_counter import Cost
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...problem import Objectives
-from ...schedules.step_schedules import Number
 from .local_work import LAGGING
 from .lower_curvature import Curvature, cast_like, rounds_to_relax
 

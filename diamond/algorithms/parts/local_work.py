@@ -26,10 +26,9 @@ from ...auto.local_solver import (
 from ...auto.step_rule import TINY
 from ...core import pytrees
 from ...core.cost_counter import Cost
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...problem import Objectives
-from ...schedules.step_schedules import Number
 
 LAGGING = 10.0  # rounds of relaxation of z from which local work is tried
 USELESS, USEFUL = 0.8, 0.5  # similarity of the hypergradient before and after local work

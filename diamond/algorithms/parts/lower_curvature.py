@@ -14,10 +14,9 @@ from ...auto.local_solver import run_if
 from ...auto.step_rule import TINY
 from ...core import pytrees
 from ...core.cost_counter import Cost
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...problem import Objectives
-from ...schedules.step_schedules import Number
 from .local_work import WorkMemory
 
 MARGIN = 1.5  # ratio of 1 / L to the steps of y and z

@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from ...auto.adaptive_optimizers import REST, DistanceOverGradients
 from ...core import pytrees
 from ...core.cost_counter import Cost
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...interface.round_interface import Message
 from ...problem import Objectives
-from ...schedules.step_schedules import AtLeast, Constant, Delayed, Number
+from ...schedules.step_schedules import AtLeast, Constant, Delayed
 from .._composition import WEIGHT
 from .communication import local
 from .composed import ComposedAlgorithm, ComposedState, Variable

@@ -23,13 +23,13 @@ import numpy as np
 
 from ...core import pytrees, threefry
 from ...core.cost_counter import Cost
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...privacy.accountant import padded_size
 from ...privacy.private_runs import simulated_words
 from ...problem import Problem
 from ...schedules.deferred import PerAgent
-from ...schedules.step_schedules import Number, weight
+from ...schedules.step_schedules import weight
 from .directions import BoundDirections
 from .estimators import (
     Estimator,

@@ -36,12 +36,11 @@ from ...auto.sampled_losses import SampledLosses, Vector
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.host_transfer import default_dtype
-from ...core.pytrees import Tree, select
+from ...core.pytrees import Number, Tree, select
 from ...core.sampling import Sample
 from ...interface.round_interface import Message, Method, Stage
 from ...problem import Objectives
 from ...schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue
-from ...schedules.step_schedules import Number
 from .opening import Opening, OpeningState, OpeningWork
 
 DIRECTIONS = 20  # saved directions of conjugate gradients

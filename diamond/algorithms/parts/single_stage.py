@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from ...core.pytrees import Number
 from ...interface.round_interface import Method
 from ...problem import Problem
 from ...schedules.learned import Learned, learned_names
-from ...schedules.step_schedules import Number, Scaled
+from ...schedules.step_schedules import Scaled
 from .learnable import LearnableMethod, LearnableStage
 from .learned_algorithm import with_learned_steps
 

@@ -19,11 +19,11 @@ import jax.numpy as jnp
 
 from ...core import pytrees
 from ...core.cost_counter import Cost
-from ...core.pytrees import Tree
+from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...problem import Objectives
 from ...schedules.deferred import Deferred
-from ...schedules.step_schedules import Number, Schedule
+from ...schedules.step_schedules import Schedule
 from .directions import Carried, Directions, DirectionsAndCost, is_large, one_pass
 from .variables import STATIC, Point
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -98,7 +99,7 @@ def _moments(
     key: jax.Array,
     batch: int,
     sampling: Sampling,
-) -> tuple:
+) -> tuple[Any, ...]:
     agents = jnp.arange(objectives.train.count.shape[0])
     rows = objectives.train.stored, objectives.valid.stored
     drawn = partial(
@@ -117,7 +118,7 @@ def _moments(
         (value,), _ = exact()(problem, [point], _ALL_ROWS)
         return value
 
-    def add(t: jax.Array, sums: tuple) -> tuple:
+    def add(t: jax.Array, sums: tuple[Any, ...]) -> tuple[Any, ...]:
         value, cost = estimate(t)
         error_sum, square_sum, spent = sums
         error = pytrees.sub(value, exact_values)
