@@ -1,7 +1,4 @@
-"""Tracked AdaGrad-norm SPARKLE (ours, after AdaSDBO, NeurIPS 2025): adaptive step sizes.
-
-Rule: steps of S-TFBO [M mid], over a network [M lo]; with tracking ours [V].
-"""
+"""Tracked AdaGrad-norm SPARKLE (ours, after AdaSDBO, NeurIPS 2025): adaptive step sizes."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -16,10 +13,17 @@ from ..interface.round_interface import Message
 from ..problem import Objectives
 from ..schedules.step_schedules import step_factor
 from .parts.directions import carried
+from .parts.provenance import EXACT, Provenance
 from .parts.single_stage import SingleStageMethod
 from .parts.variables import Point
 
 __all__ = ["adasdbo"]
+
+PROVENANCE = Provenance(
+    "Tracked AdaGrad-norm SPARKLE (ours, after AdaSDBO, NeurIPS 2025)",
+    "steps of S-TFBO from memory, fairly certain; over a network uncertain, with tracking ours",
+    EXACT,
+)
 
 
 class AdaSdboState(NamedTuple):

@@ -1,14 +1,14 @@
-"""AID-BiO (Ji et al., ICML 2021): all rows, inner steps on y, then conjugate gradients.
-
-Rule: [M hi][V].
-"""
+"""AID-BiO (Ji et al., ICML 2021): all rows, inner steps on y, then conjugate gradients."""
 
 from ..hypergradient import Hypergradient, conjugate_gradient
 from ._composition import Step, Steps, check_unused_batch, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
+from .parts.provenance import CERTAIN, EXACT, Provenance
 
 __all__ = ["aid"]
+
+PROVENANCE = Provenance("AID-BiO (Ji et al., ICML 2021)", CERTAIN, EXACT)
 
 
 def aid(

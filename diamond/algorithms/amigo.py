@@ -1,13 +1,15 @@
-"""AmIGO (Arbel and Mairal, ICLR 2022): warm-started inner steps on y, then on z.
-
-Rule: [S]; a fresh xi in every step of z.
-"""
+"""AmIGO (Arbel and Mairal, ICLR 2022): warm-started inner steps on y, then on z."""
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
+from .parts.provenance import READ, Provenance
 
 __all__ = ["amigo"]
+
+PROVENANCE = Provenance(
+    "AmIGO (Arbel and Mairal, ICLR 2022)", READ + "; a fresh xi in every step of z"
+)
 
 
 def amigo(

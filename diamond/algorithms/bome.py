@@ -1,7 +1,4 @@
-"""BOME (Liu et al., NeurIPS 2022): gradients only, with a weight that keeps g decreasing.
-
-Rule: [S] for one agent, ours for several [V].
-"""
+"""BOME (Liu et al., NeurIPS 2022): gradients only, with a weight that keeps g decreasing."""
 
 from ..core.pytrees import Number
 from ..core.validation import as_int
@@ -12,9 +9,14 @@ from .parts import ComposedAlgorithm, Variable
 from .parts.communication import local, tracking
 from .parts.communication_rules import Order
 from .parts.estimators import plain
+from .parts.provenance import EXACT, READ, Provenance
 from .parts.value_function import Barrier
 
 __all__ = ["bome"]
+
+PROVENANCE = Provenance(
+    "BOME (Liu et al., NeurIPS 2022)", READ + " for one agent; ours for several", EXACT
+)
 
 
 def bome(

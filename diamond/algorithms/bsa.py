@@ -1,14 +1,16 @@
-"""BSA (Ghadimi and Wang, 2018): inner steps on y, then one of x along eq. (5).
-
-Rule: [S], schedules [M mid].
-"""
+"""BSA (Ghadimi and Wang, 2018): inner steps on y, then one of x along eq. (5)."""
 
 from ..hypergradient import Hypergradient, neumann
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
+from .parts.provenance import READ, Provenance
 
 __all__ = ["bsa"]
+
+PROVENANCE = Provenance(
+    "BSA (Ghadimi and Wang, 2018)", READ + ", schedules from memory, fairly certain"
+)
 
 
 def bsa(

@@ -1,13 +1,13 @@
-"""D-SOBA (Kong et al., JMLR 2025): SOBA over a network, by gossip.
-
-Rule: [M hi][V].
-"""
+"""D-SOBA (Kong et al., JMLR 2025): SOBA over a network, by gossip."""
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
+from .parts.provenance import CERTAIN, EXACT, Provenance
 
 __all__ = ["d_soba"]
+
+PROVENANCE = Provenance("D-SOBA (Kong et al., JMLR 2025)", CERTAIN, EXACT)
 
 
 def d_soba(

@@ -1,15 +1,15 @@
-"""DIAMOND (Qiu et al., INFOCOM 2023): momentum on both gradients, the upper one tracked.
-
-Rule: [S].
-"""
+"""DIAMOND (Qiu et al., INFOCOM 2023): momentum on both gradients, the upper one tracked."""
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import implicit
+from .parts.provenance import READ, Provenance
 
 __all__ = ["diamond"]
+
+PROVENANCE = Provenance("DIAMOND (Qiu et al., INFOCOM 2023)", READ)
 
 
 def diamond(

@@ -1,14 +1,14 @@
-"""DIAMOND for a common lower level (ours, experimental): momentum and tracking on x, y and z.
-
-Rule: ours [V].
-"""
+"""DIAMOND for a common lower level (ours, experimental): momentum and tracking on x, y and z."""
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import carried
+from .parts.provenance import EXACT, Provenance
 
 __all__ = ["diamond_common"]
+
+PROVENANCE = Provenance("DIAMOND for a common lower level (ours, experimental)", "ours", EXACT)
 
 
 def diamond_common(

@@ -1,13 +1,13 @@
-"""DSBO (Chen et al., 2022, arXiv 2206.05670): y and z in inner loops, by gossip.
-
-Rule: [M mid][V].
-"""
+"""DSBO (Chen et al., 2022, arXiv 2206.05670): y and z in inner loops, by gossip."""
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
+from .parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
 
 __all__ = ["dsbo"]
+
+PROVENANCE = Provenance("DSBO (Chen et al., 2022, arXiv 2206.05670)", FAIRLY_CERTAIN, EXACT)
 
 
 def dsbo(

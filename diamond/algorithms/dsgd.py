@@ -1,15 +1,17 @@
-"""D-SGD (Nedic and Ozdaglar, 2009; Lian et al., 2017; with hypergradients): one mini-batch.
-
-Rule: [S].
-"""
+"""D-SGD (Nedic and Ozdaglar, 2009; Lian et al., 2017; with hypergradients): one mini-batch."""
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import implicit
+from .parts.provenance import READ, Provenance
 
 __all__ = ["dsgd"]
+
+PROVENANCE = Provenance(
+    "D-SGD (Nedic and Ozdaglar, 2009; Lian et al., 2017; with hypergradients)", READ
+)
 
 
 def dsgd(

@@ -1,15 +1,15 @@
-"""DSGDA-GT (optimization-online 28153): gradients only, all three variables tracked.
-
-Rule: [M mid][V].
-"""
+"""DSGDA-GT (optimization-online 28153): gradients only, all three variables tracked."""
 
 from ..core.pytrees import Number
 from ..schedules.step_schedules import Schedule
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import penalty
+from .parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
 
 __all__ = ["dsgda_gt"]
+
+PROVENANCE = Provenance("DSGDA-GT (optimization-online 28153)", FAIRLY_CERTAIN, EXACT)
 
 
 def dsgda_gt(

@@ -1,16 +1,20 @@
-"""DUET (Qin et al., ICLR 2025): a vanishing regularization of the lower level.
-
-Rule: [M mid] from its abstract and public reviews; without its projections [V].
-"""
+"""DUET (Qin et al., ICLR 2025): a vanishing regularization of the lower level."""
 
 from ..core.pytrees import Number
 from ..schedules.step_schedules import Schedule, power, schedule
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
+from .parts.provenance import EXACT, Provenance
 from .parts.value_function import Regularized
 
 __all__ = ["duet"]
+
+PROVENANCE = Provenance(
+    "DUET (Qin et al., ICLR 2025)",
+    "written from its abstract and public reviews; without its projections",
+    EXACT,
+)
 
 
 def duet(

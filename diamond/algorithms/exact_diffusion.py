@@ -1,14 +1,16 @@
-"""Exact diffusion (Yuan et al., 2019; NIDS, D2; with hypergradients): one message, no bias.
-
-Rule: [S][V].
-"""
+"""Exact diffusion (Yuan et al., 2019; NIDS, D2; with hypergradients): one message, no bias."""
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
+from .parts.provenance import EXACT, READ, Provenance
 
 __all__ = ["exact_diffusion"]
+
+PROVENANCE = Provenance(
+    "Exact diffusion (Yuan et al., 2019; NIDS, D2; with hypergradients)", READ, EXACT
+)
 
 
 def exact_diffusion(

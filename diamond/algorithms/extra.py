@@ -1,14 +1,14 @@
-"""EXTRA (Shi et al., 2015; with hypergradients): one message per round, no bias.
-
-Rule: [S][V].
-"""
+"""EXTRA (Shi et al., 2015; with hypergradients): one message per round, no bias."""
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
+from .parts.provenance import EXACT, READ, Provenance
 
 __all__ = ["extra"]
+
+PROVENANCE = Provenance("EXTRA (Shi et al., 2015; with hypergradients)", READ, EXACT)
 
 
 def extra(

@@ -1,7 +1,4 @@
-"""F2SA (Kwon et al., ICML 2023): gradients only, the lower level as a penalty.
-
-Rule: [S] for one agent, ours for several [V].
-"""
+"""F2SA (Kwon et al., ICML 2023): gradients only, the lower level as a penalty."""
 
 from ..core.pytrees import Number
 from ..schedules.step_schedules import Schedule
@@ -9,8 +6,13 @@ from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import penalty
+from .parts.provenance import EXACT, READ, Provenance
 
 __all__ = ["f2sa"]
+
+PROVENANCE = Provenance(
+    "F2SA (Kwon et al., ICML 2023)", READ + " for one agent; ours for several", EXACT
+)
 
 
 def f2sa(

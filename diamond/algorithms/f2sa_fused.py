@@ -1,7 +1,4 @@
-"""F2SA in one stage (ours, after Kwon et al., ICML 2023): three gradients per round.
-
-Rule: of F2SA [S], all variables at once; ours [V].
-"""
+"""F2SA in one stage (ours, after Kwon et al., ICML 2023): three gradients per round."""
 
 from ..core.pytrees import Number
 from ..schedules.step_schedules import Schedule
@@ -9,8 +6,15 @@ from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import penalty
+from .parts.provenance import EXACT, Provenance
 
 __all__ = ["f2sa_fused"]
+
+PROVENANCE = Provenance(
+    "F2SA in one stage (ours, after Kwon et al., ICML 2023)",
+    "rule of F2SA, all variables at once: ours",
+    EXACT,
+)
 
 
 def f2sa_fused(

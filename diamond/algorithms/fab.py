@@ -1,15 +1,15 @@
-"""FAB (arXiv 2605.06328): a common lower level by gradients only, on directed changing links.
-
-Rule: [M mid][V].
-"""
+"""FAB (arXiv 2605.06328): a common lower level by gradients only, on directed changing links."""
 
 from ..core.pytrees import Number
 from ..schedules.step_schedules import Schedule
 from ._composition import Step, Steps
 from .dsgda_gt import dsgda_gt
 from .parts import ComposedAlgorithm
+from .parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
 
 __all__ = ["fab"]
+
+PROVENANCE = Provenance("FAB (arXiv 2605.06328)", FAIRLY_CERTAIN, EXACT)
 
 
 def fab(

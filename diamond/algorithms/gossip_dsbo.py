@@ -1,7 +1,4 @@
-"""Gossip-DSBO (Yang et al., NeurIPS 2022): averages of gradients and of both matrices by gossip.
-
-Rule: [M mid]; a solve with the averaged g_yy for the Neumann product over several.
-"""
+"""Gossip-DSBO (Yang et al., NeurIPS 2022): averages of gradients and of both matrices by gossip."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,9 +18,15 @@ from .parts.explicit_matrices import (
     unravel_like,
     zero_ingredients,
 )
+from .parts.provenance import FAIRLY_CERTAIN, Provenance
 from .parts.single_stage import SingleStageMethod, floor
 
 __all__ = ["gossip_dsbo"]
+
+PROVENANCE = Provenance(
+    "Gossip-DSBO (Yang et al., NeurIPS 2022)",
+    FAIRLY_CERTAIN + "; a solve with the averaged g_yy for the Neumann product over several",
+)
 
 
 @pytrees.pytree

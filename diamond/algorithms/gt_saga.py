@@ -1,14 +1,14 @@
-"""GT-SAGA (Xin et al., 2020): a table of the last gradient of every block of rows, tracked.
-
-Rule: [M hi][V].
-"""
+"""GT-SAGA (Xin et al., 2020): a table of the last gradient of every block of rows, tracked."""
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import gradient
+from .parts.provenance import CERTAIN, EXACT, Provenance
 
 __all__ = ["gt_saga"]
+
+PROVENANCE = Provenance("GT-SAGA (Xin et al., 2020)", CERTAIN, EXACT)
 
 
 def gt_saga(

@@ -1,14 +1,14 @@
-"""GT-SARAH (Xin et al., 2022; D-GET): periodic full gradients, differences in between.
-
-Rule: [S].
-"""
+"""GT-SARAH (Xin et al., 2022; D-GET): periodic full gradients, differences in between."""
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import gradient
+from .parts.provenance import READ, Provenance
 
 __all__ = ["gt_sarah"]
+
+PROVENANCE = Provenance("GT-SARAH (Xin et al., 2022; D-GET)", READ)
 
 
 def gt_sarah(

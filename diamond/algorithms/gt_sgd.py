@@ -1,15 +1,15 @@
-"""GT-SGD (Lu et al., 2019, with hypergradients): one mini-batch, tracked.
-
-Rule: [S].
-"""
+"""GT-SGD (Lu et al., 2019, with hypergradients): one mini-batch, tracked."""
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import implicit
+from .parts.provenance import READ, Provenance
 
 __all__ = ["gt_sgd"]
+
+PROVENANCE = Provenance("GT-SGD (Lu et al., 2019, with hypergradients)", READ)
 
 
 def gt_sgd(

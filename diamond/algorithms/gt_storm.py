@@ -1,14 +1,16 @@
-"""GT-STORM, GT-HSGD (Zhang et al., 2021; Xin et al., ICML 2021): momentum, tracked.
-
-Rule: [M hi][V].
-"""
+"""GT-STORM, GT-HSGD (Zhang et al., 2021; Xin et al., ICML 2021): momentum, tracked."""
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import gradient
+from .parts.provenance import CERTAIN, EXACT, Provenance
 
 __all__ = ["gt_storm"]
+
+PROVENANCE = Provenance(
+    "GT-STORM, GT-HSGD (Zhang et al., 2021; Xin et al., ICML 2021)", CERTAIN, EXACT
+)
 
 
 def gt_storm(

@@ -1,15 +1,15 @@
-"""INTERACT (Liu et al., MobiHoc 2022): full local gradients, tracked; deterministic.
-
-Rule: [M hi][V].
-"""
+"""INTERACT (Liu et al., MobiHoc 2022): full local gradients, tracked; deterministic."""
 
 from ..hypergradient import Hypergradient, conjugate_gradient
 from ._composition import Step, Steps, check_unused_batch, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import implicit
+from .parts.provenance import CERTAIN, EXACT, Provenance
 
 __all__ = ["interact"]
+
+PROVENANCE = Provenance("INTERACT (Liu et al., MobiHoc 2022)", CERTAIN, EXACT)
 
 
 def interact(

@@ -1,7 +1,4 @@
-"""ITD-BiO (Ji et al., ICML 2021): all rows, differentiates through gradient steps on y.
-
-Rule: [M hi][V]; y steps once x has moved.
-"""
+"""ITD-BiO (Ji et al., ICML 2021): all rows, differentiates through gradient steps on y."""
 
 from ..hypergradient import unrolled
 from ._composition import Step, Steps, check_unused_batch, choose
@@ -9,8 +6,13 @@ from .parts import ComposedAlgorithm, Variable
 from .parts.communication import gossip, local
 from .parts.directions import implicit
 from .parts.estimators import plain
+from .parts.provenance import CERTAIN, EXACT, Provenance
 
 __all__ = ["itd"]
+
+PROVENANCE = Provenance(
+    "ITD-BiO (Ji et al., ICML 2021)", CERTAIN + "; y steps once x has moved", EXACT
+)
 
 
 def itd(

@@ -1,14 +1,14 @@
-"""K-free DIAMOND (ours, experimental): the solution z_i of g_yy z = f_y is a variable.
-
-Rule: ours [V].
-"""
+"""K-free DIAMOND (ours, experimental): the solution z_i of g_yy z = f_y is a variable."""
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import carried
+from .parts.provenance import EXACT, Provenance
 
 __all__ = ["k_free"]
+
+PROVENANCE = Provenance("K-free DIAMOND (ours, experimental)", "ours", EXACT)
 
 
 def k_free(

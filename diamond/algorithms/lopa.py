@@ -1,7 +1,4 @@
-"""LoPA (JMLR 2025, arXiv 2312.14690): y and z as variables, averaged hypergradients.
-
-Rule: [M mid][V].
-"""
+"""LoPA (JMLR 2025, arXiv 2312.14690): y and z as variables, averaged hypergradients."""
 
 from typing import Literal
 
@@ -10,8 +7,11 @@ from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import carried
+from .parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
 
 __all__ = ["lopa"]
+
+PROVENANCE = Provenance("LoPA (JMLR 2025, arXiv 2312.14690)", FAIRLY_CERTAIN, EXACT)
 
 
 def lopa(

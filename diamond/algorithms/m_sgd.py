@@ -1,15 +1,15 @@
-"""M-SGD (Qiu et al., 2023): DIAMOND without tracking; on one agent, SUSTAIN.
-
-Rule: [S].
-"""
+"""M-SGD (Qiu et al., 2023): DIAMOND without tracking; on one agent, SUSTAIN."""
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import implicit
+from .parts.provenance import READ, Provenance
 
 __all__ = ["m_sgd"]
+
+PROVENANCE = Provenance("M-SGD (Qiu et al., 2023)", READ)
 
 
 def m_sgd(

@@ -1,13 +1,17 @@
-"""MA-DSBO (Chen et al., ICML 2023): y and z in inner loops over the network, tracked.
-
-Rule: [M mid][V]; trackers are kept, the paper restarts them.
-"""
+"""MA-DSBO (Chen et al., ICML 2023): y and z in inner loops over the network, tracked."""
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
+from .parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
 
 __all__ = ["ma_dsbo"]
+
+PROVENANCE = Provenance(
+    "MA-DSBO (Chen et al., ICML 2023)",
+    FAIRLY_CERTAIN + "; trackers are kept, the paper restarts them",
+    EXACT,
+)
 
 
 def ma_dsbo(

@@ -1,13 +1,13 @@
-"""MA-SOBA (Chen et al., 2023): SOBA with an averaged direction of x.
-
-Rule: [S], all three at once.
-"""
+"""MA-SOBA (Chen et al., 2023): SOBA with an averaged direction of x."""
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
+from .parts.provenance import READ, Provenance
 
 __all__ = ["ma_soba"]
+
+PROVENANCE = Provenance("MA-SOBA (Chen et al., 2023)", READ + ", all three at once")
 
 
 def ma_soba(

@@ -1,16 +1,18 @@
-"""MEHA (Liu et al., ICML 2024): gradients only, for a lower level that is not convex.
-
-Rule: [M hi], public code [S] for one agent; ours for several [V].
-"""
+"""MEHA (Liu et al., ICML 2024): gradients only, for a lower level that is not convex."""
 
 from ..core.pytrees import Number
 from ..schedules.step_schedules import Schedule, power, schedule, step_factor
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
+from .parts.provenance import EXACT, READ, Provenance
 from .parts.value_function import Moreau
 
 __all__ = ["meha"]
+
+PROVENANCE = Provenance(
+    "MEHA (Liu et al., ICML 2024)", READ + " for one agent; ours for several", EXACT
+)
 
 
 def meha(

@@ -1,14 +1,18 @@
-"""Momentum tracking (Takezawa et al., TMLR 2023): heavy-ball momentum, tracked.
-
-Rule: [M mid][V]; the momentum is an average, so alpha is that of the paper over theta.
-"""
+"""Momentum tracking (Takezawa et al., TMLR 2023): heavy-ball momentum, tracked."""
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import gradient
+from .parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
 
 __all__ = ["momentum_tracking"]
+
+PROVENANCE = Provenance(
+    "Momentum tracking (Takezawa et al., TMLR 2023)",
+    FAIRLY_CERTAIN + "; the momentum is an average: alpha is that of the paper over theta",
+    EXACT,
+)
 
 
 def momentum_tracking(

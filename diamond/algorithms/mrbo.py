@@ -1,14 +1,14 @@
-"""MRBO (Yang et al., NeurIPS 2021): momentum on both gradients, the Neumann sum.
-
-Rule: [S].
-"""
+"""MRBO (Yang et al., NeurIPS 2021): momentum on both gradients, the Neumann sum."""
 
 from ..hypergradient import Hypergradient, neumann_sum
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
+from .parts.provenance import READ, Provenance
 
 __all__ = ["mrbo"]
+
+PROVENANCE = Provenance("MRBO (Yang et al., NeurIPS 2021)", READ)
 
 
 def mrbo(

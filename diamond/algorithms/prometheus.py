@@ -1,7 +1,4 @@
-"""PROMETHEUS (Liu et al., ICML 2023): SPIDER, tracked, for x with a constraint or a regularizer.
-
-Rule: [M hi][V].
-"""
+"""PROMETHEUS (Liu et al., ICML 2023): SPIDER, tracked, for x with a constraint or a regularizer."""
 
 from dataclasses import replace
 
@@ -10,9 +7,12 @@ from ..hypergradient import Hypergradient, neumann_sum
 from ._composition import Step, Steps
 from .parts import ComposedAlgorithm, Variable
 from .parts.communication import tracking
+from .parts.provenance import CERTAIN, EXACT, Provenance
 from .svr_interact import svr_interact
 
 __all__ = ["prometheus"]
+
+PROVENANCE = Provenance("PROMETHEUS (Liu et al., ICML 2023)", CERTAIN, EXACT)
 
 
 def prometheus(

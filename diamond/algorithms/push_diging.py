@@ -1,14 +1,18 @@
-"""Push-DIGing (Nedic, Olshevsky and Shi, 2017; with hypergradients): tracking by push-sum.
-
-Rule: [M hi][V]; the step is mixed too.
-"""
+"""Push-DIGing (Nedic, Olshevsky and Shi, 2017; with hypergradients): tracking by push-sum."""
 
 from ..hypergradient import Hypergradient, warm_start
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
+from .parts.provenance import CERTAIN, EXACT, Provenance
 
 __all__ = ["push_diging"]
+
+PROVENANCE = Provenance(
+    "Push-DIGing (Nedic, Olshevsky and Shi, 2017; with hypergradients)",
+    CERTAIN + "; the step is mixed too",
+    EXACT,
+)
 
 
 def push_diging(

@@ -1,7 +1,4 @@
-"""RSVRB (Guo et al., 2021, arXiv 2105.02266): momentum on all parts of the hypergradient.
-
-Rule: [M mid], of one task.
-"""
+"""RSVRB (Guo et al., 2021, arXiv 2105.02266): momentum on all parts of the hypergradient."""
 
 from dataclasses import dataclass
 
@@ -10,9 +7,14 @@ from ..core.pytrees import Number
 from ..interface.round_interface import Message
 from ._composition import Step, Steps, choose
 from .parts.explicit_matrices import Ingredients, MatrixMomentum, MatrixState, unravel_like
+from .parts.provenance import FAIRLY_CERTAIN, Provenance
 from .parts.single_stage import floor
 
 __all__ = ["rsvrb"]
+
+PROVENANCE = Provenance(
+    "RSVRB (Guo et al., 2021, arXiv 2105.02266)", FAIRLY_CERTAIN + ", of one task"
+)
 
 
 @pytrees.pytree

@@ -1,13 +1,15 @@
-"""SABA (Dagreou et al., NeurIPS 2022): SOBA with a table of the last value of every block.
-
-Rule: [S], all rows of g in one table.
-"""
+"""SABA (Dagreou et al., NeurIPS 2022): SOBA with a table of the last value of every block."""
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
+from .parts.provenance import READ, Provenance
 
 __all__ = ["saba"]
+
+PROVENANCE = Provenance(
+    "SABA (Dagreou et al., NeurIPS 2022)", READ + ", all rows of g in one table"
+)
 
 
 def saba(

@@ -1,7 +1,4 @@
-"""SLDBO (Dong et al., Math. of OR 2025): all rows, tracked, z in a ball.
-
-Rule: [M mid][V].
-"""
+"""SLDBO (Dong et al., Math. of OR 2025): all rows, tracked, z in a ball."""
 
 from ..core.pytrees import Number
 from ..problem.proximal_operators import ball
@@ -10,8 +7,11 @@ from .parts import ComposedAlgorithm, Variable
 from .parts.communication import tracking
 from .parts.directions import carried
 from .parts.estimators import plain
+from .parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
 
 __all__ = ["sldbo"]
+
+PROVENANCE = Provenance("SLDBO (Dong et al., Math. of OR 2025)", FAIRLY_CERTAIN, EXACT)
 
 
 def sldbo(

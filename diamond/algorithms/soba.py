@@ -1,13 +1,13 @@
-"""SOBA (Dagreou et al., NeurIPS 2022): x, y and z at once, one mini-batch.
-
-Rule: [S][V].
-"""
+"""SOBA (Dagreou et al., NeurIPS 2022): x, y and z at once, one mini-batch."""
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
+from .parts.provenance import EXACT, READ, Provenance
 
 __all__ = ["soba"]
+
+PROVENANCE = Provenance("SOBA (Dagreou et al., NeurIPS 2022)", READ, EXACT)
 
 
 def soba(

@@ -1,7 +1,4 @@
-"""The method behind `diamond.solve`: quasi-Newton steps, or step sizes learned during the run.
-
-Rule: of this project, described in docs/explanation/quasi_newton.md and step_sizes.md.
-"""
+"""The method behind `diamond.solve`: quasi-Newton steps, or step sizes learned during the run."""
 
 from typing import Literal
 
@@ -11,9 +8,15 @@ from .parts import Variable
 from .parts.communication import local, tracking
 from .parts.directions import carried
 from .parts.estimators import Average
+from .parts.provenance import Provenance
 from .parts.solver import Solver, as_tolerance
 
 __all__ = ["solve"]
+
+PROVENANCE = Provenance(
+    "The method behind `diamond.solve`",
+    "of this project, described in docs/explanation/quasi_newton.md and step_sizes.md",
+)
 
 
 def solve(

@@ -1,15 +1,15 @@
-"""SPARKLE (Zhu et al., NeurIPS 2024): any correction on each variable.
-
-Rule: [M mid][V].
-"""
+"""SPARKLE (Zhu et al., NeurIPS 2024): any correction on each variable."""
 
 from typing import Literal
 
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import carried
+from .parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
 
 __all__ = ["sparkle"]
+
+PROVENANCE = Provenance("SPARKLE (Zhu et al., NeurIPS 2024)", FAIRLY_CERTAIN, EXACT)
 
 
 def sparkle(

@@ -1,7 +1,4 @@
-"""STABLE (Chen et al., AISTATS 2022): momentum on g_xy and g_yy; y moves along dy*/dx too.
-
-Rule: [S], projections [M hi][V]; g_xy is not projected.
-"""
+"""STABLE (Chen et al., AISTATS 2022): momentum on g_xy and g_yy; y moves along dy*/dx too."""
 
 from dataclasses import dataclass
 
@@ -23,9 +20,16 @@ from .parts.explicit_matrices import (
     unravel_like,
     with_eigenvalue_floor,
 )
+from .parts.provenance import EXACT, READ, Provenance
 from .parts.single_stage import floor
 
 __all__ = ["stable"]
+
+PROVENANCE = Provenance(
+    "STABLE (Chen et al., AISTATS 2022)",
+    READ + ", projections from memory; g_xy is not projected",
+    EXACT,
+)
 
 
 @pytrees.pytree

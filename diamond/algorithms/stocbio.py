@@ -1,14 +1,16 @@
-"""stocBiO (Ji et al., ICML 2021): inner steps on y, then a Neumann sum on fresh rows.
-
-Rule: [S], with equal batches for all factors.
-"""
+"""stocBiO (Ji et al., ICML 2021): inner steps on y, then a Neumann sum on fresh rows."""
 
 from ..hypergradient import Hypergradient, neumann_sum
 from ._composition import Step, Steps
 from .bsa import bsa
 from .parts import ComposedAlgorithm
+from .parts.provenance import READ, Provenance
 
 __all__ = ["stocbio"]
+
+PROVENANCE = Provenance(
+    "stocBiO (Ji et al., ICML 2021)", READ + ", with equal batches for all factors"
+)
 
 
 def stocbio(

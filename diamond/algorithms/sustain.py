@@ -1,14 +1,14 @@
-"""SUSTAIN (Khanduri et al., NeurIPS 2021): momentum on both gradients of one agent.
-
-Rule: [S].
-"""
+"""SUSTAIN (Khanduri et al., NeurIPS 2021): momentum on both gradients of one agent."""
 
 from ..hypergradient import Hypergradient, neumann
 from ._composition import Step, Steps
 from .m_sgd import m_sgd
 from .parts import ComposedAlgorithm
+from .parts.provenance import READ, Provenance
 
 __all__ = ["sustain"]
+
+PROVENANCE = Provenance("SUSTAIN (Khanduri et al., NeurIPS 2021)", READ)
 
 
 def sustain(

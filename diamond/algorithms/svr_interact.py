@@ -1,15 +1,15 @@
-"""SVR-INTERACT (Liu et al., MobiHoc 2022): periodic full gradients, SPIDER in between.
-
-Rule: [M hi].
-"""
+"""SVR-INTERACT (Liu et al., MobiHoc 2022): periodic full gradients, SPIDER in between."""
 
 from ..hypergradient import Hypergradient, neumann_sum
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.communication_rules import Order
 from .parts.directions import implicit
+from .parts.provenance import CERTAIN, Provenance
 
 __all__ = ["svr_interact"]
+
+PROVENANCE = Provenance("SVR-INTERACT (Liu et al., MobiHoc 2022)", CERTAIN)
 
 
 def svr_interact(

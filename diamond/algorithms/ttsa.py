@@ -1,14 +1,14 @@
-"""TTSA (Hong et al., 2023): two time scales, y first.
-
-Rule: [S].
-"""
+"""TTSA (Hong et al., 2023): two time scales, y first."""
 
 from ..hypergradient import Hypergradient, neumann
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
+from .parts.provenance import READ, Provenance
 
 __all__ = ["ttsa"]
+
+PROVENANCE = Provenance("TTSA (Hong et al., 2023)", READ)
 
 
 def ttsa(

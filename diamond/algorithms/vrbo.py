@@ -1,7 +1,4 @@
-"""VRBO (Yang et al., NeurIPS 2021): SPIDER, with inner steps on y that update both estimates.
-
-Rule: [M hi].
-"""
+"""VRBO (Yang et al., NeurIPS 2021): SPIDER, with inner steps on y that update both estimates."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,10 +11,13 @@ from ._composition import Step, Steps, choose
 from .parts.directions import Implicit, implicit
 from .parts.estimators import recursive
 from .parts.inner_stages import InnerStage, InnerStagesState, OuterStage
+from .parts.provenance import CERTAIN, Provenance
 from .parts.single_stage import SingleStageMethod
 from .parts.variables import Point
 
 __all__ = ["vrbo"]
+
+PROVENANCE = Provenance("VRBO (Yang et al., NeurIPS 2021)", CERTAIN)
 
 
 @pytrees.pytree

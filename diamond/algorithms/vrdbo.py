@@ -1,15 +1,19 @@
-"""VRDBO (Gao et al., AISTATS 2023): momentum, tracked at both levels.
-
-Rule: [M mid][V] for agents with equal g_i; biased where they differ.
-"""
+"""VRDBO (Gao et al., AISTATS 2023): momentum, tracked at both levels."""
 
 from ..core.pytrees import Number
 from ..hypergradient import Hypergradient, neumann
 from ._composition import Step, Steps, compose_parts
 from .parts import ComposedAlgorithm
 from .parts.directions import implicit
+from .parts.provenance import FAIRLY_CERTAIN, Provenance
 
 __all__ = ["vrdbo"]
+
+PROVENANCE = Provenance(
+    "VRDBO (Gao et al., AISTATS 2023)",
+    FAIRLY_CERTAIN,
+    "exact on quadratics for agents with equal g_i, biased where they differ",
+)
 
 
 def vrdbo(

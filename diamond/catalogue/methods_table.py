@@ -1,13 +1,13 @@
 """Table of methods, derived from the parts of each method."""
 
 import importlib
-import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..algorithms.parts.composed import ComposedAlgorithm
 from ..algorithms.parts.learned_algorithm import LearnedStepsAlgorithm
+from ..algorithms.parts.provenance import Provenance
 from ..algorithms.parts.single_stage import SingleStageMethod
 from .registry import COMPOSED, LEVELS, maker, methods_for, names
 
@@ -26,7 +26,7 @@ class MethodRow(NamedTuple):
     convexity: str  # of the lower level that it needs: "strong", "any" or "-" without one
     calls: str  # oracle calls per round: mini-batch gradients of f and g, products
     reference: str
-    rule: str  # verification status
+    rule: str  # where it comes from, and how it was checked
 
 
 RULE_NAMES = {"PushTracking": "push tracking"}
@@ -51,7 +51,8 @@ def describe_method(name: str, level: str | None = None) -> MethodRow:
     """
     make = maker(name)
     method = make()
-    title, rule = _reference_and_status(make)
+    provenance = provenance_of(make)
+    title, rule = provenance.reference, provenance.rule
     solves = ", ".join(method.lower_levels)
     convexity = "strong" if method.needs_strong_convexity else "any"
     if (level or method.lower_levels[0]) == "none":
@@ -113,11 +114,12 @@ def _oracle_calls(method: Any) -> str:
     return f"{method.directions.calls} on {rows}{twice}"
 
 
-def _reference_and_status(make: Callable[..., Any]) -> tuple[str, str]:
-    """Return the reference and the verification status from the docstring of a method's module."""
-    module = importlib.import_module(make.__module__).__doc__ or ""
-    rule = re.search(r"^Rule: (.+)\.$", module, re.MULTILINE)
-    return module.split("\n")[0].partition(":")[0], rule.group(1) if rule else ""
+def provenance_of(make: Callable[..., Any]) -> Provenance:
+    """Return the provenance that the module of a method declares."""
+    declared: Provenance = vars(importlib.import_module(make.__module__)).get(
+        "PROVENANCE", Provenance()
+    )
+    return declared
 
 
 def methods_table() -> list[MethodRow]:
