@@ -6,7 +6,6 @@ it. mkdocs calls `on_page_markdown` and `on_page_content`.
 
 import html
 import inspect
-import pkgutil
 import re
 from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin
@@ -159,9 +158,10 @@ def methods() -> str:
 
 def every_method() -> str:
     """Return the API entry of every function that makes a method."""
-    from diamond import algorithms, catalogue
+    from diamond import catalogue
+    from diamond.catalogue.registry import package_methods
 
-    own = [module.name for module in pkgutil.iter_modules(algorithms.__path__)]
+    own = package_methods()
     names = [name for name in catalogue.names() if name in own and name != catalogue.COMPOSED]
     return "\n".join(_entry(f"diamond.{name}", catalogue.maker(name)) for name in names)
 

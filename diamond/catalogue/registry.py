@@ -21,7 +21,7 @@ LEVELS = ("personal", "common", "none")
 
 def names() -> list[str]:
     """Return the names of all methods, of this package and of other packages."""
-    return sorted(_package_methods() | {*_entry_point_methods()})
+    return sorted({*package_methods(), *_entry_point_methods()})
 
 
 def maker(name: str) -> Callable[..., Any]:
@@ -30,14 +30,23 @@ def maker(name: str) -> Callable[..., Any]:
         return _entry_point_methods()[name].load()
     if name not in names():
         raise ValueError(f"no algorithm {name!r}; {did_you_mean(name, names())}")
-    return getattr(importlib.import_module(f"{algorithms.__name__}.{name}"), name)
+    return getattr(importlib.import_module(package_methods()[name]), name)
 
 
 @cache
-def _package_methods() -> frozenset[str]:
-    """Return the methods of this package, cached because it lists a folder."""
-    modules = [module.name for module in pkgutil.iter_modules(algorithms.__path__)]
-    return frozenset(name for name in modules if name[0] != "_" and name != "parts")
+def package_methods() -> dict[str, str]:
+    """Return the modules of this package's methods by name, cached because it lists folders."""
+    root = algorithms.__name__
+    rooms = [(root, algorithms.__path__)]
+    for room in pkgutil.iter_modules(algorithms.__path__):
+        if room.name.endswith("_methods"):
+            rooms.append((f"{root}.{room.name}", [f"{path}/{room.name}" for path in rooms[0][1]]))
+    return {
+        module.name: f"{place}.{module.name}"
+        for place, paths in rooms
+        for module in pkgutil.iter_modules(paths)
+        if not module.ispkg and module.name[0] != "_"
+    }
 
 
 @cache

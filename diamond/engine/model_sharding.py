@@ -22,13 +22,7 @@ from ..network.mixing.mixing_interface import Mixing
 from ..problem import Objectives, Problem
 from .multi_device import Devices, resolve_devices
 from .precision import Precision
-from .round_program import (
-    REMEDY,
-    WORK,
-    Progress,
-    initial_progress_with_links,
-    run_rounds_until,
-)
+from .round_program import REMEDY, WORK, Progress, initial_progress_with_links, run_rounds_until
 from .single_device import SingleDevice
 
 AGENTS_AXIS, MODEL_AXIS = "agents", "model"  # names of the axes of the mesh

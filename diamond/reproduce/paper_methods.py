@@ -1,9 +1,9 @@
 """The four methods that the paper compares, by its names and with the schedules of Theorem 1."""
 
-from ..algorithms.diamond import diamond
-from ..algorithms.dsgd import dsgd
-from ..algorithms.gt_sgd import gt_sgd
-from ..algorithms.m_sgd import m_sgd
+from ..algorithms.personal_methods.diamond import diamond
+from ..algorithms.personal_methods.dsgd import dsgd
+from ..algorithms.personal_methods.gt_sgd import gt_sgd
+from ..algorithms.personal_methods.m_sgd import m_sgd
 from ..hypergradient import Hypergradient
 from ..interface.round_interface import Algorithm
 from ..records.plot_colors import OKABE_ITO

@@ -24,7 +24,7 @@ def test_packages_bring_methods_by_entry_points(monkeypatch):
     from diamond.config.components import read_algorithm
 
     group = "diamond.algorithms"
-    brought = EntryPoint("theirs", "diamond.algorithms.gt_sgd:gt_sgd", group)
+    brought = EntryPoint("theirs", "diamond.algorithms.personal_methods.gt_sgd:gt_sgd", group)
     monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([brought]))
     monkeypatch.setattr(registry, "_entry_point_methods", registry._entry_point_methods.__wrapped__)
     assert "theirs" in catalogue.names() and catalogue.maker("theirs") is diamond.gt_sgd

@@ -1,0 +1,1 @@
+"""Methods for a lower level that all agents share."""

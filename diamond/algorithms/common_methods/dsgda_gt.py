@@ -1,0 +1,26 @@
+"""DSGDA-GT (optimization-online 28153): gradients only, all three variables tracked."""
+
+from ...core.pytrees import Number
+from ...schedules.step_schedules import Schedule
+from .._composition import Step, Steps, compose_parts
+from ..parts import ComposedAlgorithm
+from ..parts.directions import penalty
+from ..parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
+
+__all__ = ["dsgda_gt"]
+
+PROVENANCE = Provenance("DSGDA-GT (optimization-online 28153)", FAIRLY_CERTAIN, EXACT)
+
+
+def dsgda_gt(
+    alpha: Step = None,
+    beta: Step = None,
+    delta: Step = None,
+    lam: Schedule | Number = 20.0,
+    batch: int = 64,
+    steps: Steps = "auto",
+) -> ComposedAlgorithm:
+    """Track all three variables of the penalty of `f2sa`, for a common y; bias of order 1 / lam."""
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta}
+    parts = penalty(lam), "plain", "gt gt gt"
+    return compose_parts(*parts, numbers, batch, "atc", steps, lower_levels=("common",))

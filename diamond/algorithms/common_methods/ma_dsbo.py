@@ -1,0 +1,42 @@
+"""MA-DSBO (Chen et al., ICML 2023): y and z in inner loops over the network, tracked."""
+
+from .._composition import Step, Steps, compose_parts
+from ..parts import ComposedAlgorithm
+from ..parts.directions import carried
+from ..parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
+
+__all__ = ["ma_dsbo"]
+
+PROVENANCE = Provenance(
+    "MA-DSBO (Chen et al., ICML 2023)",
+    FAIRLY_CERTAIN + "; trackers are kept, the paper restarts them",
+    EXACT,
+)
+
+
+def ma_dsbo(
+    alpha: Step = None,
+    beta: Step = None,
+    delta: Step = None,
+    theta: Step = None,
+    inner: int | None = None,
+    batch: int = 64,
+    steps: Steps = "auto",
+) -> ComposedAlgorithm:
+    """Make `inner` tracked steps of y, as many of z, then one of x; each step is an exchange.
+
+    `inner` is 10 by default. Trackers persist between rounds: restarted trackers leave a bias that
+    shrinks only with `inner`.
+    """
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
+    parts = carried(), "average", "gt gt gt"
+    return compose_parts(
+        *parts,
+        numbers,
+        batch,
+        "atc",
+        steps,
+        update_order="y*inner z*inner x",
+        inner=inner,
+        lower_levels=("common",),
+    )

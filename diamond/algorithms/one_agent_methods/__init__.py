@@ -1,0 +1,1 @@
+"""Methods first published for one agent; several agents average or track x."""

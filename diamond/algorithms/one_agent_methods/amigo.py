@@ -1,0 +1,28 @@
+"""AmIGO (Arbel and Mairal, ICLR 2022): warm-started inner steps on y, then on z."""
+
+from .._composition import Step, Steps, compose_parts
+from ..parts import ComposedAlgorithm
+from ..parts.directions import carried
+from ..parts.provenance import READ, Provenance
+
+__all__ = ["amigo"]
+
+PROVENANCE = Provenance(
+    "AmIGO (Arbel and Mairal, ICLR 2022)", READ + "; a fresh xi in every step of z"
+)
+
+
+def amigo(
+    alpha: Step = None,
+    beta: Step = None,
+    delta: Step = None,
+    inner: int | None = None,
+    batch: int = 64,
+    steps: Steps = "auto",
+) -> ComposedAlgorithm:
+    """Make `inner` steps of y along g_y and of z along g_yy z - f_y; step x along f_x - g_xy z."""
+    numbers = {"alpha": alpha, "beta": beta, "delta": delta}
+    parts = carried(), "plain", "gossip local local"
+    return compose_parts(
+        *parts, numbers, batch, "atc", steps, update_order="y*inner z*inner x", inner=inner
+    )

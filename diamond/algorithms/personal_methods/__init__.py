@@ -1,0 +1,1 @@
+"""Methods whose agents each have a lower level of their own, or none."""

@@ -1,0 +1,28 @@
+"""GT-SAGA (Xin et al., 2020): a table of the last gradient of every block of rows, tracked."""
+
+from .._composition import Step, Steps, compose_parts
+from ..parts import ComposedAlgorithm
+from ..parts.communication_rules import Order
+from ..parts.directions import gradient
+from ..parts.provenance import CERTAIN, EXACT, Provenance
+
+__all__ = ["gt_saga"]
+
+PROVENANCE = Provenance("GT-SAGA (Xin et al., 2020)", CERTAIN, EXACT)
+
+
+def gt_saga(
+    alpha: Step = None,
+    batch: int = 64,
+    order: Order | None = None,
+    steps: Steps = "auto",
+) -> ComposedAlgorithm:
+    """Track d(b) - table(b) + mean of the table, b the drawn block.
+
+    `batch` must divide the number of rows.
+    """
+    numbers = {"alpha": alpha}
+    parts = gradient(), "saga", "gt"
+    return compose_parts(
+        *parts, numbers, batch, order, steps, update_order="x", lower_levels=("none",)
+    )

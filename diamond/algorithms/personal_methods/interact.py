@@ -1,0 +1,31 @@
+"""INTERACT (Liu et al., MobiHoc 2022): full local gradients, tracked; deterministic."""
+
+from ...hypergradient import Hypergradient, conjugate_gradient
+from .._composition import Step, Steps, check_unused_batch, compose_parts
+from ..parts import ComposedAlgorithm
+from ..parts.communication_rules import Order
+from ..parts.directions import implicit
+from ..parts.provenance import CERTAIN, EXACT, Provenance
+
+__all__ = ["interact"]
+
+PROVENANCE = Provenance("INTERACT (Liu et al., MobiHoc 2022)", CERTAIN, EXACT)
+
+
+def interact(
+    alpha: Step = None,
+    beta: Step = None,
+    batch: int = 64,
+    hypergradient: Hypergradient = conjugate_gradient(20),
+    order: Order | None = None,
+    steps: Steps = "auto",
+) -> ComposedAlgorithm:
+    """Run `gt_sgd` with p_t and v_t on all rows, and a deterministic hypergradient.
+
+    `batch` is accepted for a uniform interface and not used.
+    """
+    numbers = {"alpha": alpha, "beta": beta}
+    parts = implicit(hypergradient), "full", "gt local"
+    return compose_parts(
+        *parts, numbers, check_unused_batch(batch), order, steps, lower_levels=("personal", "none")
+    )
