@@ -11,15 +11,14 @@ Agents that disagree have a lower l than their mean, so l is compared only with 
 they agree. The monitor costs one value of f per check. With a common lower level, y is the agent's
 own copy. With more than MANY agents, l is not sent, and nothing is monitored.
 
-The monitor's state is stored with the estimated numbers of a run, so that processes with equal
-numbers act equally: "risen", the number of rises; "shrunk", the factor of all steps of a run whose
-x or y was no longer finite, which rolls back too (`engine/rollback_policy.py`); and "lost", the
-rounds rolled back.
+A run whose x or y is no longer finite rolls back too (`engine/rollback_policy.py`), and continues
+with all steps shorter. `MonitorState` has both; it is stored with the estimated numbers of a run,
+so that processes with equal numbers act equally.
 """
 
 import math
-from collections.abc import MutableMapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -47,8 +46,6 @@ MANY = 64  # maximum number of agents whose values are sent
 HUGE = 1e29  # replaces a value that is not finite
 EMPTY = -1e30  # marks another agent's value: below any, and finite to be sent
 MonitorMemory = MutableMapping[str, ResolvedValue]
-FIRST_LOSS = "_began"  # key of l after round 1
-LATEST_LOSSES = "_losses"  # key of l now, and of the least l since the last rollback
 
 
 def _evaluate(context: ResolutionContext) -> ResolvedValue:
@@ -96,52 +93,73 @@ def first_rows(objectives: Objectives) -> Objectives:
     return replace(objectives, train=cut(objectives.train, 0), valid=cut(objectives.valid, 1))
 
 
+@dataclass(frozen=True)
+class MonitorState:
+    """What the monitor has seen, and how often the run rolled back."""
+
+    first: float = math.nan  # l after round 1; not a number: no check yet, or not a number then
+    latest: float = math.nan  # l at the last check
+    least: float = math.nan  # least l since the last rollback
+    rises: int = 0  # rollbacks because l had risen
+    scale: float = 1.0  # of all steps, after rollbacks because x or y broke
+    rolled_back: int = 0  # rounds rolled back
+
+    @classmethod
+    def read(cls, memory: Mapping[str, ResolvedValue]) -> "MonitorState":
+        """Read the state from the estimated numbers of a run."""
+        value = lambda name, default: memory[name].value if name in memory else default
+        latest, least = value("_losses", (math.nan, math.nan))
+        first, scale = float(value("_began", math.nan)), float(value("shrunk", 1.0))
+        rises, rolled_back = int(value("risen", 0)), int(value("lost", 0))
+        return cls(first, float(latest), float(least), rises, scale, rolled_back)
+
+    @property
+    def is_lowest(self) -> bool:
+        """Whether l was at its minimum at the last check."""
+        return self.latest <= self.least
+
+    @property
+    def increase(self) -> str:
+        """Why the run rolls back if l had risen at the last check, else "".
+
+        Also "" if steps were shortened the maximum number of times.
+        """
+        limit = self.first + INCREASE * (self.first - self.least) + TOLERANCE * abs(self.first)
+        is_within = not math.isfinite(self.first) or self.latest <= limit
+        if is_within or self.rises == MOST_LOSS_ROLLBACKS:
+            return ""
+        return (
+            f"the upper loss is {self.latest:.4g} on the first rows of each agent, after "
+            f"{self.least:.4g} at its least and {self.first:.4g} at the start"
+        )
+
+    @property
+    def alpha_scale(self) -> float:
+        """Factor of alpha after the rollbacks because of the loss."""
+        return float(FACTOR**self.rises)
+
+
 def record_loss(context: ResolutionContext, loss: float) -> None:
     """Record l at a check."""
-    context.memory.setdefault(FIRST_LOSS, ResolvedValue(loss, lasting=True))
-    least = float(context.earlier_value(LATEST_LOSSES, [loss, loss])[1])
-    context.memory[LATEST_LOSSES] = ResolvedValue(np.array([loss, min(least, loss)]))
+    context.memory.setdefault("_began", ResolvedValue(loss, lasting=True))
+    least = float(context.earlier_value("_losses", [loss, loss])[1])
+    context.memory["_losses"] = ResolvedValue(np.array([loss, min(least, loss)]))
 
 
-def is_lowest(memory: MonitorMemory) -> bool:
-    """Return whether l was at its minimum at the last check."""
-    return LATEST_LOSSES in memory and bool(
-        memory[LATEST_LOSSES].value[0] <= memory[LATEST_LOSSES].value[1]
-    )
+def record_rollback(memory: MonitorMemory, now: int, target: int) -> str:
+    """Record a rollback from round `now` to `target` for a risen l; return its message."""
+    state = MonitorState.read(memory)
+    memory["risen"] = ResolvedValue(state.rises + 1, lasting=True)
+    memory["lost"] = ResolvedValue(state.rolled_back + now - target, lasting=True)
+    scale = MonitorState.read(memory).alpha_scale
+    return f"{state.increase}; back to round {target} with steps {scale:g} times as long"
 
 
-def loss_increase_message(memory: MonitorMemory) -> str:
-    """Return why the run rolls back if l had risen at the last check, else "".
-
-    Also "" if steps were shortened the maximum number of times.
-    """
-    if FIRST_LOSS not in memory or not math.isfinite(first := memory[FIRST_LOSS].value):
-        return ""
-    loss, least = memory[LATEST_LOSSES].value
-    limit = first + INCREASE * (first - least) + TOLERANCE * abs(first)
-    if loss <= limit or rollback_count(memory) == MOST_LOSS_ROLLBACKS:
-        return ""
-    return (
-        f"the upper loss is {loss:.4g} on the first rows of each agent, after {least:.4g} at its "
-        f"least and {first:.4g} at the start"
-    )
-
-
-def rollback_count(memory: MonitorMemory) -> int:
-    """Return how often the run rolled back because l had risen."""
-    return int(memory.get("risen", ResolvedValue(0)).value)
-
-
-def record_rollback(memory: MonitorMemory, reason: str, now: int, target: int) -> str:
-    """Record a rollback from round `now` to `target`, with a smaller alpha; return the message."""
-    memory["risen"] = ResolvedValue(rollback_count(memory) + 1, lasting=True)
-    memory["lost"] = ResolvedValue(rounds_rolled_back(memory) + now - target, lasting=True)
-    return f"{reason}; back to round {target} with steps {alpha_scale(memory):g} times as long"
-
-
-def alpha_scale(memory: MonitorMemory) -> float:
-    """Return the factor of alpha after the rollbacks because of the loss."""
-    return float(FACTOR ** rollback_count(memory))
+def record_shrink(memory: MonitorMemory, scale: float, rounds: int) -> None:
+    """Record a rollback of `rounds` rounds, after which steps are `scale` times the first."""
+    state = MonitorState.read(memory)
+    memory["shrunk"] = ResolvedValue(scale, lasting=True)
+    memory["lost"] = ResolvedValue(state.rolled_back + rounds, lasting=True)
 
 
 def largest_norm(point: Tree) -> float:
@@ -170,31 +188,16 @@ def rollback_index(sizes: Sequence[float], start: float) -> int:
     return usable[-1] if usable else -1
 
 
-def step_scale(memory: MonitorMemory) -> float:
-    """Return the factor of the steps relative to the first."""
-    return float(memory.get("shrunk", ResolvedValue(1.0)).value)
-
-
-def rounds_rolled_back(memory: MonitorMemory) -> int:
-    """Return the number of rounds rolled back."""
-    return int(memory.get("lost", ResolvedValue(0)).value)
-
-
 def next_step_scale(scale: float) -> float | None:
     """Return the next smaller scale of the steps; None if steps have been shrunk often enough."""
     smaller = scale * FACTOR
     return None if smaller < FACTOR**MOST_SHRINKS else smaller
 
 
-def record_shrink(memory: MonitorMemory, scale: float, rounds: int) -> None:
-    """Record a rollback of `rounds` rounds, after which steps are `scale` times the first."""
-    memory["shrunk"] = ResolvedValue(scale, lasting=True)
-    memory["lost"] = ResolvedValue(rounds_rolled_back(memory) + rounds, lasting=True)
-
-
-def scale_steps(algorithm: Any, memory: MonitorMemory) -> Any:
+def scale_steps(algorithm: Any, memory: Mapping[str, ResolvedValue]) -> Any:
     """Return the algorithm with steps scaled by the factor, and L_g by its inverse."""
-    scale = step_scale(memory) * alpha_scale(memory)
+    state = MonitorState.read(memory)
+    scale = state.scale * state.alpha_scale
     return (
         with_scaled_lipschitz(algorithm.with_scaled_steps(scale), 1 / scale)
         if scale < 1

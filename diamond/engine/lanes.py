@@ -174,7 +174,7 @@ class LaneDriver(Driver):
             ]
             if self.steps[0].is_due(self.t):
                 self.reestimate()
-                has_risen = [bool(steps.loss_increase) for steps in self.steps]
+                has_risen = [bool(steps.monitor.increase) for steps in self.steps]
                 self.rerun |= [
                     before is None and risen for before, risen in zip(self.failed, has_risen)
                 ]

@@ -75,7 +75,7 @@ class Recorder:
             spent: counters of every agent.
             seconds: time of the rounds.
         """
-        resolved, rounds_made = self.steps.resolved, t + self.steps.rounds_rolled_back
+        resolved, rounds_made = self.steps.resolved, t + self.steps.monitor.rolled_back
         bytes_sent = self.inputs.traffic.count_bytes(self.inputs.network, rounds_made)
         entry = {
             "round": t,
@@ -146,7 +146,7 @@ class Recorder:
         """Return the run at `progress`, which has arrays of this process."""
         network, traffic, resolved = self.inputs.network, self.inputs.traffic, self.steps.resolved
         spent = cost_counter.total(progress.spent)
-        rounds_made = int(progress.t) + self.steps.rounds_rolled_back
+        rounds_made = int(progress.t) + self.steps.monitor.rolled_back
         bytes_by_edge = traffic.count_bytes_by_edge(network, rounds_made)
         setup_bytes = resolved.bytes // max(len(bytes_by_edge), 1)
         requested = self.steps.requested

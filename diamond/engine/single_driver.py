@@ -124,7 +124,7 @@ class SingleDriver(Driver):
         """
         if self.policy.is_due(self.t):
             self._reestimate()
-            if self.policy.loss_increase:
+            if self.policy.monitor.increase:
                 target = self.rollback.pop_lowest_target()
                 message = self.policy.record_rollback(self.t, int(target.t))
                 self._roll_back(target._replace(spent=self.progress.spent), message)
@@ -168,7 +168,7 @@ class SingleDriver(Driver):
 
     def _reestimate(self, forget: bool = False) -> None:
         self.reestimate(forget)
-        if self.policy.loss_is_lowest:
+        if self.policy.monitor.is_lowest:
             self.rollback.save_lowest(self.progress)
 
     def _divergence_error(self, last_finite: Progress) -> Diverged:
@@ -196,7 +196,7 @@ class SingleDriver(Driver):
 
     def _shrink_steps(self, after: Progress, reason: str) -> bool:
         """Roll back a broken run; return False if not allowed, or if that did not help before."""
-        factor = next_step_scale(self.policy.scale) if self.rollback.enabled else None
+        factor = next_step_scale(self.policy.monitor.scale) if self.rollback.enabled else None
         if factor is None:
             return False
         target = self.rollback.pop_target()

@@ -50,24 +50,9 @@ class StepPolicy:
         self._resolve()
 
     @property
-    def loss_is_lowest(self) -> bool:
-        """Whether the monitored loss was at its minimum at the last check."""
-        return loss_monitor.is_lowest(self.memory)
-
-    @property
-    def loss_increase(self) -> str:
-        """Return why the run must roll back if the monitored loss has risen, else ""."""
-        return loss_monitor.loss_increase_message(self.memory)
-
-    @property
-    def scale(self) -> float:
-        """Factor of all steps after rollbacks of a broken run."""
-        return loss_monitor.step_scale(self.memory)
-
-    @property
-    def rounds_rolled_back(self) -> int:
-        """Number of rounds that were rolled back."""
-        return loss_monitor.rounds_rolled_back(self.memory)
+    def monitor(self) -> loss_monitor.MonitorState:
+        """What the loss monitor has seen, and how often the run rolled back."""
+        return loss_monitor.MonitorState.read(self.memory)
 
     def scale_steps(self, factor: float, rounds: int) -> None:
         """Scale steps to `factor` times the first ones, from the next `reestimate` on.
@@ -80,4 +65,4 @@ class StepPolicy:
 
     def record_rollback(self, now: int, target: int) -> str:
         """Record a rollback from round `now` to `target` for a risen loss; return its message."""
-        return loss_monitor.record_rollback(self.memory, self.loss_increase, now, target)
+        return loss_monitor.record_rollback(self.memory, now, target)

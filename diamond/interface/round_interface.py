@@ -6,6 +6,7 @@ from ..core.cost_counter import Cost
 from ..core.pytrees import Number, Tree
 from ..core.sampling import Sample
 from ..problem import Objectives, Problem
+from ..schedules.deferred import Deferred
 from ..schedules.learned import learned_names
 
 State = Any  # a pytree with at least the fields x and y
@@ -151,6 +152,11 @@ class Method:
     def privacy(self) -> Any:
         """Private estimator of the directions; None: messages are not private."""
         return None
+
+    @property
+    def checks(self) -> tuple[Deferred, ...]:
+        """Checks that the run makes where it estimates numbers, beside those of the method."""
+        return ()
 
     @property
     def learns_alpha(self) -> bool:

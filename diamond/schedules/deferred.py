@@ -222,6 +222,8 @@ def resolve(algorithm: Any, context: ResolutionContext) -> ResolvedAlgorithm:
     """
     algorithm = specialize(algorithm, context.problem, context.network)
     resolved = with_numbers(algorithm, context)
+    for check in algorithm.checks:
+        context.cached(check.name, check.compute)
     diameter, messages = 0, 0
     if context.network and agreed_bytes(context.memory):
         diameter = context.network.diameter
@@ -303,15 +305,15 @@ def with_numbers(node: Any, context: ResolutionContext) -> Any:
     return jax.tree.map(_as_array, fill_deferred(node, context))
 
 
-def deferred_names(node: Any) -> list[str]:
-    """Return the names of the numbers that `node` leaves to the run."""
-    names: list[str] = []
+def deferred_names(algorithm: Any) -> list[str]:
+    """Return the names of the numbers that `algorithm` leaves to the run, and of its checks."""
+    names = [check.name for check in algorithm.checks]
 
     def record_name(deferred: Deferred) -> int:
         names.append(deferred.name)
         return 0
 
-    replace_deferred(node, record_name)
+    replace_deferred(algorithm, record_name)
     return sorted(set(names))
 
 

@@ -77,13 +77,13 @@ def test_numbers_shrink_with_the_run_and_count_what_was_lost():
     )
     steps = StepPolicy(algorithm, ResolutionContext(problem, ring(3), algorithm.batch, 0))
     alpha = lambda: float(steps.algorithm.variables["x"].step(0))
-    assert alpha() == 0.4 and steps.scale == 1 and not steps.is_due(25)
+    assert alpha() == 0.4 and steps.monitor.scale == 1 and not steps.is_due(25)
     x, y = problem.start(0)
     for rounds_lost, rounds in ((30, 30), (12, 42)):
-        steps.scale_steps(steps.scale * FACTOR, rounds_lost)
+        steps.scale_steps(steps.monitor.scale * FACTOR, rounds_lost)
         steps.reestimate(jnp.stack([x] * 3), jnp.stack([y] * 3), 0, forget=True)
         assert steps.resolved.values["lost"] == steps.memory["lost"].value == rounds
-    assert alpha() == 0.4 * FACTOR**2 == 0.4 * steps.scale
+    assert alpha() == 0.4 * FACTOR**2 == 0.4 * steps.monitor.scale
 
 
 def test_y_of_small_data_is_large_and_not_lost():

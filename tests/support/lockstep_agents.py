@@ -88,7 +88,7 @@ def run_lockstep(team, rounds):
         progress = [agent.finish_round(p) for agent, p in zip(team, progress)]
         if team[0].needs_reestimation(progress[0]):
             progress = resolve_together(team, progress)
-            while loss_monitor.loss_increase_message(progress[0].estimates):
+            while loss_monitor.MonitorState.read(progress[0].estimates).increase:
                 back = [
                     roll_back_to_lowest(agent, p, rounds + 1)[0] for agent, p in zip(team, progress)
                 ]

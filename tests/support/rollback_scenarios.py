@@ -14,7 +14,7 @@ def script_loss_increase(patch, high, low):
     """The monitor sees a loss of 3, but 1 in round `low`, and 9 in round `high` at full steps."""
 
     def record_scripted_loss(context, loss):
-        long = loss_monitor.alpha_scale(context.memory) == 1
+        long = loss_monitor.MonitorState.read(context.memory).alpha_scale == 1
         losses = {low: 1.0, high: 9.0 if long else 0.5}
         record_loss(context, losses.get(context.round, 3.0))
 

@@ -21,6 +21,7 @@ from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...interface.round_interface import NETWORKS, Message, Method
 from ...problem import Objectives, Problem
+from ...schedules.deferred import Deferred
 from ...schedules.learned import learned_names
 from ...schedules.step_schedules import Scaled, Schedule
 from .adaptive_steps import with_adaptive_steps
@@ -173,7 +174,7 @@ class ComposedAlgorithm(LearnableMethod):
         share = 1.0 if method.y is None else method.y.communication.share_of_step
         if method.x.optimizer and method.x.optimizer.learns_step and not learned_names(method):
             parts = {f.name: getattr(method, f.name) for f in fields(method)}
-            return AdaptiveAlgorithm(**parts, monitor=loss_monitor)
+            return AdaptiveAlgorithm(**parts)
         return with_learned_steps(method, problem, share)
 
     def without_lower_level(self) -> "ComposedAlgorithm":
@@ -249,8 +250,12 @@ class ComposedAlgorithm(LearnableMethod):
 class AdaptiveAlgorithm(ComposedAlgorithm):
     """A composed method whose optimizer of x learns the step size."""
 
-    monitor: Any = 0.0  # no part of the method: the run checks the loss by this deferred number
+    monitors_loss: bool = field(default=True, metadata={"static": True})
     learns_alpha = True
+
+    @property
+    def checks(self) -> tuple[Deferred, ...]:
+        return (loss_monitor,) if self.monitors_loss else ()
 
     def with_scaled_steps(self, factor: Number) -> "AdaptiveAlgorithm":
         """Return the method with steps of x `factor` times as long.
@@ -267,7 +272,7 @@ class AdaptiveAlgorithm(ComposedAlgorithm):
 
     def with_robust_mixing(self) -> "AdaptiveAlgorithm":
         """Return the method without a monitor of the upper loss, which liars could inflate."""
-        return replace(self, monitor=0.0)
+        return replace(self, monitors_loss=False)
 
     def learned_values(self, state: ComposedState) -> dict[str, Any]:
         """Return step sizes, as recorded in the history."""

@@ -145,6 +145,8 @@ def _deferred_rules(algorithm: Any) -> list[str]:
         descriptions.append(f"{deferred.name}: {qualified_name} {_without_addresses(options)}")
         return deferred
 
+    for check in algorithm.checks:
+        describe(check)
     replace_deferred(algorithm, describe)
     return descriptions
 

@@ -84,7 +84,7 @@ class RunClock:
 
     def may_roll_back_again(self, progress: AgentProgress) -> bool:
         """Return whether a diverged run may roll back once more."""
-        factor = loss_monitor.step_scale(progress.estimates)
+        factor = loss_monitor.MonitorState.read(progress.estimates).scale
         return self.can_roll_back and loss_monitor.next_step_scale(factor) is not None
 
 
@@ -105,9 +105,7 @@ def roll_back_to_lowest(
     """Roll back from a risen objective to its lowest state; return a description too."""
     target = progress.lowest_state or initial_state(agent, progress)
     estimates = dict(progress.estimates)
-    message = loss_monitor.record_rollback(
-        estimates, loss_monitor.loss_increase_message(estimates), progress.t, target.t
-    )
+    message = loss_monitor.record_rollback(estimates, progress.t, target.t)
     return _roll_back(progress, target, estimates, progress.recent_states, span), message
 
 
@@ -121,7 +119,7 @@ def roll_back_from_divergence(
     states, estimates = states_until(progress, diverged_round), dict(progress.estimates)
     index = loss_monitor.rollback_index(sizes[1:], sizes[0])
     target = states[index] if index >= 0 else initial_state(agent, progress)
-    factor = loss_monitor.next_step_scale(loss_monitor.step_scale(estimates))
+    factor = loss_monitor.next_step_scale(loss_monitor.MonitorState.read(estimates).scale)
     assert factor is not None
     loss_monitor.record_shrink(estimates, factor, diverged_round + 1 - target.t)
     message = (

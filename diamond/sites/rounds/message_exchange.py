@@ -78,8 +78,9 @@ class ExchangeRunner:
         sees whether the objective is above its start there as well.
         """
         progress = await self._resolve(progress)
-        if not self.clock.can_roll_back or not loss_monitor.loss_increase_message(
-            progress.estimates
+        if (
+            not self.clock.can_roll_back
+            or not loss_monitor.MonitorState.read(progress.estimates).increase
         ):
             return progress
         progress, message = site_rollback.roll_back_to_lowest(self.agent, progress, self.clock.span)

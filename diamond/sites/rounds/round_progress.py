@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ...auto import loss_monitor
+from ...auto.loss_monitor import MonitorState
 from ...interface.round_interface import Method, State
 from ...schedules.deferred import ResolvedValue
 from ..transport.wire_format import Layout
@@ -55,7 +55,7 @@ class AgentProgress(NamedTuple):
     @property
     def rounds_run(self) -> int:
         """Return the number of rounds run, including those rolled back."""
-        return self.t + loss_monitor.rounds_rolled_back(self.estimates)
+        return self.t + MonitorState.read(self.estimates).rolled_back
 
 
 def rollback_state(progress: AgentProgress) -> RollbackState:

@@ -78,7 +78,7 @@ class Agent(AgentSetup):
         algorithm = loss_monitor.scale_steps(resolved.algorithm, estimates)
         progress = progress._replace(spent=counter, algorithm=algorithm, estimates=estimates)
         progress = progress._replace(discard_estimates=False)
-        if loss_monitor.is_lowest(estimates):
+        if loss_monitor.MonitorState.read(estimates).is_lowest:
             lowest = rollback_state(progress) if progress.t else None
             progress = progress._replace(lowest_state=lowest)
         return progress
