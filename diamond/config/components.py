@@ -105,11 +105,10 @@ def _with_optimizers(algorithm: Any, optimizers: Any) -> Any:
 def _call_user_function(function: UserFunction, table: dict[str, Any]) -> tuple[Any, Options]:
     """Call the user's function with the options in `table`; check that it returns an algorithm."""
     algorithm, options = build_with_options(function.name, function.wrapped, table)
-    required = [name for name in vars(Algorithm) if not name.startswith("_")]
-    if missing := [name for name in required if not hasattr(algorithm, name)]:
+    if not isinstance(algorithm, Algorithm):
         raise config_error(
-            f"{function.name} returned {type(algorithm).__name__}, which lacks "
-            f"{', '.join(missing)}; return an algorithm, as diamond.diamond(...) is one",
+            f"{function.name} returned {type(algorithm).__name__}; return an algorithm, a subclass "
+            f"of diamond.algorithm.Method, as diamond.diamond(...) is one",
             "name",
         )
     return algorithm, options

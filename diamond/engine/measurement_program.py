@@ -7,6 +7,7 @@ import numpy as np
 
 from ..core import pytrees
 from ..hardware.device_memory import MemoryBoundedProgram
+from ..interface.round_interface import state_part
 from ..metrics import measures as programs
 from ..metrics.exact_measures import curvature_probes
 from ..metrics.measures import MeasuredState, Measures, sampled_directions
@@ -69,7 +70,7 @@ class MeasurementProgram:
 
     def _arguments(self, state: Any) -> tuple[Any, ...]:
         backend = self.backend
-        z = getattr(state, "z", None) if self.problem.lower_level == "common" else None
+        z = state_part(state, "z") if self.problem.lower_level == "common" else None
         guess = state.y if self.guess is None else self.guess
         guess = guess if "loss" in self.measures.programs else None
         needs_directions = "directions" in self.measures.programs

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 from ..hypergradient.diagnostics.lipschitz import SAFETY
-from ..interface.round_interface import Algorithm
+from ..interface.round_interface import Algorithm, state_part
 from ..metrics.divergence import Diverged
 from ..network import Network
 from ..problem import Problem
@@ -28,7 +28,7 @@ def learned_numbers(
     numbers: dict[str, float] = {
         name: float(run.history[name][-1]) for name in ("alpha", "beta") if name in run.history
     }
-    curvature = getattr(run.state, "curvature", None)
+    curvature = state_part(run.state, "curvature")
     if curvature is not None:
         numbers["lipschitz"] = SAFETY * float(np.max(curvature.largest))
     return {name: value for name, value in numbers.items() if np.isfinite(value) and value > 0}

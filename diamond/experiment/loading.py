@@ -17,6 +17,7 @@ import numpy as np
 from ..config import experiment_file as config
 from ..core import pytrees
 from ..core.pytrees import Tree
+from ..interface.round_interface import state_part
 from ..network import Network, from_graph
 from ..network.mixing.lost_messages import MessageCounts
 from ..network.mixing_weights import RULES
@@ -109,7 +110,7 @@ def _load_run(path: Path, problem: Problem | None) -> Run:
     arrays = _add_agent_axis(stored.manifest, newest.arrays)
     state_tree = rebuild_tree(arrays)
     state = state_tree.state
-    x, y = state.x, getattr(state, "y", None)  # no arrays, so no field, without a lower level
+    x, y = state.x, state_part(state, "y")  # no arrays, so no field, without a lower level
     if problem is not None:
         start = dict(zip("xy", problem.start(stored.manifest["seed"])))
         x, y = (_restore_structure(start[name], f".state.{name}", arrays) for name in "xy")
@@ -132,7 +133,7 @@ def _load_run(path: Path, problem: Problem | None) -> Run:
         traffic={(i, j): sent for i, j, sent in manifest.get("traffic", [])},
         messages=manifest.get("messages", 0),
         compile_seconds=manifest.get("compile_seconds", 0.0),
-        best=_best_point(problem, stored, arrays, getattr(state_tree, "best", None)),
+        best=_best_point(problem, stored, arrays, state_part(state_tree, "best")),
         config=config_values,
         problem=problem,
         snapshot=_snapshot(stored, newest),
@@ -263,7 +264,7 @@ def _best_point(
 ) -> BestPoint | None:
     if best is None or "upper_loss" not in stored.last_evaluation:
         return None
-    x, y = best.x, getattr(best, "y", None)
+    x, y = best.x, state_part(best, "y")
     if problem is not None:
         start = problem.start(stored.manifest["seed"])
         x, y = (

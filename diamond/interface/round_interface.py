@@ -9,12 +9,20 @@ from ..problem import Objectives, Problem
 from ..schedules.deferred import Deferred
 from ..schedules.learned import learned_names
 
-State = Any  # a pytree with at least the fields x and y
+State = Any  # a pytree with at least the fields x and y; others by `state_part`
 Estimate = Any  # a pytree: result of the gradient work of a stage
-
 
 # Kinds of networks, each a special case of the next: `Network.kind`.
 NETWORKS = ("symmetric", "balanced", "directed")
+
+
+def state_part(state: State, name: str) -> Any:
+    """Return a part that the run reads of states that have it; None if this state has none.
+
+    Parts are z; the directions p of x and v of y; the tracker u of x; what a method with learned
+    steps knows, step and curvature; and best, the point of the best evaluation.
+    """
+    return getattr(state, name, None)
 
 
 class Message(NamedTuple):

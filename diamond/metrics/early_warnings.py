@@ -10,7 +10,7 @@ import numpy as np
 from ..core import host_transfer
 from ..core.pytrees import Tree
 from ..hypergradient.diagnostics.lipschitz import given_lipschitz
-from ..interface.round_interface import Algorithm
+from ..interface.round_interface import Algorithm, state_part
 from ..problem import Problem
 from . import lower_solution
 
@@ -106,7 +106,7 @@ class EarlyWarnings:
     ) -> str | None:
         """Warn of a direction that grows: directions shrink as a run converges."""
         for name, step in (("u", "alpha"), ("p", "alpha"), ("v", "beta")):
-            direction = getattr(state, name, None)
+            direction = state_part(state, name)
             if direction is None or not entry["round"]:
                 continue
             size = float(np.max(_agent_norms(host_transfer.to_host(direction))))
@@ -234,7 +234,7 @@ def _chain_warning(entry: dict[str, float], algorithm: Algorithm) -> str | None:
 
 def _momentum_warning(entry: dict[str, float], state: Any, numbers: ScheduleValues) -> str | None:
     """Warn if the mean of p, which estimates grad l, is much larger than grad l."""
-    p = getattr(state, "p", None)
+    p = state_part(state, "p")
     if p is None or not entry["round"] or not entry["stationarity"]:
         return None
     mean = jax.tree.map(lambda a: a.mean(0, keepdims=True), host_transfer.to_host(p))

@@ -22,6 +22,7 @@ from ..core.pytrees import Tree
 from ..core.suggestions import did_you_mean
 from ..hardware.compiler import FAST_COMPILE_OPTIONS, MEASURE_OPTIONS, compile_program
 from ..hypergradient.diagnostics.lipschitz import Probes, curvature
+from ..interface.round_interface import state_part
 from ..problem import Loss, Objectives, Problem, Rows
 from .agent_statistics import AgentStatistics
 from .exact_measures import Metrics, measure_exactly
@@ -152,13 +153,10 @@ def sampled_directions(state: Any) -> dict[str, Tree]:
 
     A method that learns its step size has the squared norm of the direction of x.
     """
-    directions = {
-        "x_direction": getattr(state, "p", None),
-        "y_direction": getattr(state, "v", None),
-    }
-    step = getattr(state, "step", None)
-    if directions["x_direction"] is None and step is not None and hasattr(step, "direction"):
-        directions["x_direction"] = jnp.sqrt(step.direction[..., -1])
+    directions = {"x_direction": state_part(state, "p"), "y_direction": state_part(state, "v")}
+    learned = state_part(state_part(state, "step"), "direction")
+    if directions["x_direction"] is None and learned is not None:
+        directions["x_direction"] = jnp.sqrt(learned[..., -1])
     return {name: value for name, value in directions.items() if value is not None}
 
 

@@ -9,7 +9,7 @@ from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.pytrees import Number
 from ...core.sampling import Sample
-from ...interface.round_interface import Message, Stage
+from ...interface.round_interface import Message, Stage, state_part
 from ...problem import Objectives
 from ...schedules.learned import with_learned_values
 from .learnable import LearnableMethod, LearnableStage
@@ -166,9 +166,7 @@ class LearnedStepsStage(Stage):
         method = stage.update(before, method_estimate, sent, change, t)
         if curvature is not None and self.stage.moves_x and self.algorithm.works_locally:
             solved = curvature.work.solved & jnp.asarray(t > 0)
-            unchanged = {
-                n: getattr(before, n) for n in ("y", "z") if getattr(before, n, None) is not None
-            }
+            unchanged = {n: part for n in ("y", "z") if (part := state_part(before, n)) is not None}
             moved = {name: getattr(method, name) for name in unchanged}
             method = method._replace(**pytrees.select(solved, unchanged, moved))
         return make_state(cast_like(method, state.method), curvature, step)
