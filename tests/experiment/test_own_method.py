@@ -74,7 +74,7 @@ def test_it_is_run_by_name_and_its_file_is_remembered(here, monkeypatch):
 @pytest.mark.parametrize("algorithm, message", [
     ("mein.py:make", "there is no file "),
     ("mine.py:mkae", "mine.py has no function 'mkae'; did you mean make?"),
-    ("mine.py:no_algorithm", "no_algorithm returned int; return an algorithm, a subclass of diamond"),
+    ("mine.py:no_algorithm", "no_algorithm returned int; return an algorithm, a subclass of"),
     ("mine.py:picky", "is missing: mine.py:picky needs it"),
     ({"name": "mine.py:picky", "batch": 3}, "not today"),
     ({"name": "mine.py:make", "alhpa": 3}, "is no option of mine.py:make; did you mean alpha?"),
