@@ -74,7 +74,7 @@ def lowest(problem):
         @jax.jit
         def exact(v, ys):
             def alone(own, y):
-                found = lower_solution.solve(own, shape(v), y)
+                found = lower_solution.solve_lower_level(own, shape(v), y)
                 h = lower_solution.hypergradient(own, shape(v), found.y)
                 return own.f(shape(v), found.y, None), ravel_pytree(h)[0], found.y
 

@@ -9,7 +9,7 @@ import numpy as np
 from .. import network as graphs
 from ..network import Network, from_graph
 from ..network.links.link_properties import Links
-from ..network.links.link_values import RULES as LINK_PROPERTIES
+from ..network.links.link_values import REQUIREMENTS as LINK_PROPERTIES
 from ..network.mixing_weights import RULES as MIXING_RULES
 
 SAMPLE_BYTES = 10_000  # bytes of the message that compares link speeds

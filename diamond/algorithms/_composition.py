@@ -13,7 +13,7 @@ from .parts.communication_rules import Order
 from .parts.estimators import estimator_by_name
 
 Step = Schedule | Number | None  # None: learned
-STEPS = "alpha", "beta", "delta"  # the other numbers are weights, clipped to [0, 1]
+STEP_SIZES = "alpha", "beta", "delta"  # the other numbers are weights, limited to [0, 1]
 Steps = Literal["auto"] | Mapping[str, Schedule | Number]
 INNER = 10  # steps of y per step of x
 WEIGHT = Power(10 ** (2 / 3), 10.0, 2 / 3)  # (1 + t / 10)^(-2/3), weight of the newest direction
@@ -53,8 +53,8 @@ def _schedule(name: str, value: Step) -> Schedule:
     if value is None:
         learned = Learned("beta" if name == "delta" else name)
         weight = AVERAGE if name == "theta" else WEIGHT
-        return Constant(learned) if name in STEPS else weight
-    return step_size(name, value) if name in STEPS else schedule(value, name)
+        return Constant(learned) if name in STEP_SIZES else weight
+    return step_size(name, value) if name in STEP_SIZES else schedule(value, name)
 
 
 def inner_steps(inner: int | None) -> Any:
@@ -85,7 +85,7 @@ def compose_parts(
 ) -> ComposedAlgorithm:
     """Compose a method of these parts; `communication` names the rules of x, y and z."""
     order, s = choose(steps, order, **numbers)
-    choices = zip("xyz", STEPS, communication.split())
+    choices = zip("xyz", STEP_SIZES, communication.split())
     return ComposedAlgorithm(
         directions,
         estimator_by_name(estimator, s, period),

@@ -41,10 +41,10 @@ def solve(
         u_t = sum_j M_ij u_{j,t-1} + p_t - p_{t-1}               w = g_yy z - f_y
         x_{t+1} = sum_j M_ij (x_j - alpha_j u_j)
 
-    alpha is learned from the trackers (`diamond.auto.step_rule`), beta = 1 / (1.5 L) with L from
-    one power iteration step per round. If z relaxes slowly, the agent solves for y and z by a few
-    conjugate gradient steps in rounds where that changes the hypergradient. A common y is tracked
-    like x. Nothing is measured before the first round.
+    alpha is learned from the trackers (`diamond.auto.step_learning`), beta = 1 / (1.5 L) with L
+    from one power iteration step per round. If z relaxes slowly, the agent solves for y and z by a
+    few conjugate gradient steps in rounds where that changes the hypergradient. A common y is
+    tracked like x. Nothing is measured before the first round.
 
     If the lower level is large or not strongly convex, directions are those of the penalty of
     `f2sa`, all in one stage, with gradients only. x then rests for 20 rounds and moves by distance

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from ..core import pytrees
 from ..core.pytrees import Number, Tree
-from .step_rule import TINY
+from .step_learning import TINY
 
 REST = 20  # rounds in which y and z move alone
 FIRST_LENGTH = 1e-2  # of the first step, relative to unit + ||x_0||

@@ -6,7 +6,7 @@ its first rows, always the same; l is the mean over the agents. The run rolls ba
 
     l > l_1 + INCREASE (l_1 - least) + TOLERANCE |l_1|,   l_1: after round 1, least: of all checks
 
-to the state with the least l, or to the start, and continues with steps FACTOR times as long.
+to the state with the least l, or to the start, and continues with STEP_DECREASE times the steps.
 Agents that disagree have a lower l than their mean, so l is compared only with the start, where
 they agree. The monitor costs one value of f per check. With a common lower level, y is the agent's
 own copy. With more than MANY agents, l is not sent, and nothing is monitored.
@@ -34,7 +34,7 @@ from ..problem import Objectives, Rows
 from ..schedules.deferred import Deferred, Measurement, ResolutionContext, ResolvedValue
 
 INCREASE, TOLERANCE = 0.1, 0.05  # relative to the decrease of l, and to l: a rise beyond noise
-FACTOR = 0.25  # of the steps per rollback
+STEP_DECREASE = 0.25  # of the steps per rollback
 MOST_SHRINKS = 8  # most rollbacks if x or y breaks
 MOST_LOSS_ROLLBACKS = 4  # most rollbacks if l rises, which also happens while y converges
 SAVE_EVERY, SAVED_STATES = 100, 2  # period and number of the latest states saved for rollbacks
@@ -136,7 +136,7 @@ class MonitorState:
     @property
     def alpha_scale(self) -> float:
         """Factor of alpha after the rollbacks because of the loss."""
-        return float(FACTOR**self.rises)
+        return float(STEP_DECREASE**self.rises)
 
 
 def record_loss(context: ResolutionContext, loss: float) -> None:
@@ -190,8 +190,8 @@ def rollback_index(sizes: Sequence[float], start: float) -> int:
 
 def next_step_scale(scale: float) -> float | None:
     """Return the next smaller scale of the steps; None if steps have been shrunk often enough."""
-    smaller = scale * FACTOR
-    return None if smaller < FACTOR**MOST_SHRINKS else smaller
+    smaller = scale * STEP_DECREASE
+    return None if smaller < STEP_DECREASE**MOST_SHRINKS else smaller
 
 
 def scale_steps(algorithm: Any, memory: Mapping[str, ResolvedValue]) -> Any:

@@ -18,7 +18,7 @@ from ..data.missing_values import (
     count_missing,
     describe_missing,
     fill_missing,
-    parse_rule,
+    parse_treatment,
 )
 from ..data.standardize import federated_scale, parse_scale
 from .components import parse_spec
@@ -143,7 +143,7 @@ def partition_rows(
     }
     dropped = [first_source] if dataset is not None else datasets.values()
     missing = [cells for source in dropped for cells in source.missing]
-    if parse_rule(missing_values).keeps:
+    if parse_treatment(missing_values).keeps:
         features_by_part, missing = _fill_agents(
             features_by_part, first_source.names, missing_values, agent_names
         )
@@ -171,7 +171,7 @@ def partition_rows(
 def _fill_agents(
     tables: Mapping[str, list[np.ndarray]],
     names: Sequence[str],
-    rule: MissingValues,
+    treatment: MissingValues,
     agents: Sequence[str],
 ) -> tuple[dict[str, list[np.ndarray]], list[MissingCells]]:
     """Fill missing cells in every agent's features of all parts, and count them."""
@@ -182,7 +182,7 @@ def _fill_agents(
         for agent_parts, agent in zip(parts_by_agent, agents)
     ]
     filled = [
-        fill_missing(agent_parts, names, rule, agent)
+        fill_missing(agent_parts, names, treatment, agent)
         for agent_parts, agent in zip(parts_by_agent, agents)
     ]
     return dict(zip(order, map(list, zip(*filled)))), counts
@@ -223,8 +223,8 @@ def parse_columns(options: Mapping[str, Any]) -> Columns:
     for key in ("features", "labels"):
         if key in columns:
             columns[key] = tuple(map(str, columns[key]))
-    rule = parse_rule(options.get("missing_values", "refuse"))
-    return Columns(**columns | {"missing": MISSING_CELLS[rule]})
+    treatment = parse_treatment(options.get("missing_values", "refuse"))
+    return Columns(**columns | {"missing": MISSING_CELLS[treatment]})
 
 
 def partition_options(partition: Any) -> tuple[Callable[..., list[np.ndarray]], dict[str, Any]]:

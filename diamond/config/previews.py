@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from .. import data
-from ..data.missing_values import count_missing, describe_missing, parse_rule
+from ..data.missing_values import count_missing, describe_missing, parse_treatment
 from ..data.search_folders import find_folders
 from ..network import Network
 from . import partition_section, site_agents
@@ -93,8 +93,8 @@ def preview_partition(
         source, lambda: resolve_paths(files[0] if len(files) == 1 else [*files], Path.cwd())
     )
     used = None if columns is None else tuple(columns)
-    rule = parse_literal(missing_values)
-    keeps = partition_section.MISSING_CELLS[parse_rule(rule)]
+    treatment = parse_literal(missing_values)
+    keeps = partition_section.MISSING_CELLS[parse_treatment(treatment)]
     columns_read = Columns(label, site, real, used, hashed, text, missing=keeps)
     dataset = load_dataset(place, str(folder) if folder else None, columns_read)
     options = {
@@ -118,7 +118,7 @@ def preview_partition(
     if keeps == "keep":
         tables = [features[part] for part in parts]
         missing = [count_missing([table], dataset.names, k) for table, k in zip(tables, names)]
-    title = "\n".join([title, *describe_missing(missing, rule)])
+    title = "\n".join([title, *describe_missing(missing, treatment)])
     numbers: dict[str, Any] = {
         "missing": {site: cells for site, cells, _ in missing if cells},
         "dataset": dataset.name,

@@ -28,7 +28,7 @@ from .missing_values import (
     complete_rows,
     fill_sites,
     is_missing,
-    parse_rule,
+    parse_treatment,
 )
 
 SEPARATORS = (",", ";", "\t")
@@ -65,7 +65,7 @@ def csv(
     Raises:
         DataError: The file cannot be used; the message gives cause and remedy.
     """
-    path, treatment = Path(path), parse_rule(missing_values)
+    path, treatment = Path(path), parse_treatment(missing_values)
     lines, header = _lines(path, label)
     columns = feature_columns(path, header, label, site, features, text if hashed else None)
     column = lambda name: [cells[header.index(name)].strip() for _, cells in lines]

@@ -26,16 +26,16 @@ class CellTreatment(NamedTuple):
     drops: bool = False
 
 
-def parse_rule(rule: MissingValues) -> CellTreatment:
-    """Convert the user's rule into the treatment by a reader."""
-    numbers = rule.values() if isinstance(rule, Mapping) else [rule]
-    is_keyword = isinstance(rule, str) and rule in ("refuse", "keep", "drop", "mean")
+def parse_treatment(treatment: MissingValues) -> CellTreatment:
+    """Convert the user's treatment into the treatment by a reader."""
+    numbers = treatment.values() if isinstance(treatment, Mapping) else [treatment]
+    is_keyword = isinstance(treatment, str) and treatment in ("refuse", "keep", "drop", "mean")
     if not is_keyword and not all(_is_number(value) for value in numbers):
         raise DataError(
-            f"missing_values = {rule!r}; give 'refuse', 'drop', 'mean', a number, or a number for "
-            "each column by its name, as in {'age': 50.0}"
+            f"missing_values = {treatment!r}; give 'refuse', 'drop', 'mean', a number, or a number "
+            "for each column by its name, as in {'age': 50.0}"
         )
-    return CellTreatment(rule not in ("refuse", "drop"), rule == "drop")
+    return CellTreatment(treatment not in ("refuse", "drop"), treatment == "drop")
 
 
 def _is_number(value: object) -> bool:
@@ -76,29 +76,29 @@ def complete_rows(
 
 
 def fill_missing(
-    parts: Sequence[NDArray[Any]], names: Sequence[str], rule: MissingValues, site: str
+    parts: Sequence[NDArray[Any]], names: Sequence[str], treatment: MissingValues, site: str
 ) -> list[NDArray[np.float32]]:
     """Fill every missing cell in the parts of one site's rows, training rows first.
 
     "mean" is the mean of the column over the site's own training rows, so that no site learns
     anything about another.
     """
-    check_names(rule, names)
+    check_names(treatment, names)
     values = np.full(parts[0].shape[1], np.nan)
-    if isinstance(rule, Mapping):
-        values = np.array([rule.get(name, np.nan) for name in names], float)
-    elif rule == "mean":
+    if isinstance(treatment, Mapping):
+        values = np.array([treatment.get(name, np.nan) for name in names], float)
+    elif treatment == "mean":
         is_known = ~np.isnan(parts[0])
         sums = np.where(is_known, parts[0], 0).sum(0, dtype=np.float64)
         values = np.where(is_known.any(0), sums / np.maximum(is_known.sum(0), 1), np.nan)
-    elif not isinstance(rule, str):
-        values[:] = rule
+    elif not isinstance(treatment, str):
+        values[:] = treatment
     for k in np.flatnonzero(np.isnan(values)):
         if any(np.isnan(part[:, k]).any() for part in parts):
             name = _column_name(names, int(k))
             problem = (
                 f"no training row of {site} has a value of {name!r}, so there is no mean to fill by"
-                if rule == "mean"
+                if treatment == "mean"
                 else f"missing_values has no number for {name!r}, which {site} lacks in some rows"
             )
             raise DataError(
@@ -108,32 +108,33 @@ def fill_missing(
     return [np.where(np.isnan(part), values, part).astype(np.float32) for part in parts]
 
 
-def check_names(rule: MissingValues, names: Sequence[str]) -> None:
+def check_names(treatment: MissingValues, names: Sequence[str]) -> None:
     """Refuse a number for an unused column."""
-    for name in rule if isinstance(rule, Mapping) else ():
+    for name in treatment if isinstance(treatment, Mapping) else ():
         if name not in names:
             available = ", ".join(names) or "none"
             raise DataError(f"missing_values: no feature {name!r}; there are {available}")
 
 
-def fill_sites(dataset: Dataset, rule: MissingValues) -> Dataset:
+def fill_sites(dataset: Dataset, treatment: MissingValues) -> Dataset:
     """Fill and count the missing cells of each site of a data set."""
-    if rule in ("refuse", "keep", "drop"):
+    if treatment in ("refuse", "keep", "drop"):
         return dataset
     rows, test = dataset.train[0].copy(), dataset.test
     if test is not None:
-        test = fill_missing([rows, test[0]], dataset.names, rule, dataset.name)[1], test[1]
+        test = fill_missing([rows, test[0]], dataset.names, treatment, dataset.name)[1], test[1]
     counts = []
     for site in dataset.places or (dataset.name,):
         selected = slice(None) if dataset.sites is None else dataset.sites == site
         counts.append(count_missing([rows[selected]], dataset.names, site))
-        rows[selected] = fill_missing([rows[selected]], dataset.names, rule, site)[0]
+        rows[selected] = fill_missing([rows[selected]], dataset.names, treatment, site)[0]
     return replace(dataset, train=(rows, dataset.train[1]), test=test, missing=tuple(counts))
 
 
-def describe_missing(missing: Sequence[MissingCells], rule: MissingValues) -> list[str]:
+def describe_missing(missing: Sequence[MissingCells], treatment: MissingValues) -> list[str]:
     """Format as in "north: 3 cells of age and 1 of dose filled by a number"."""
-    how = "a number" if isinstance(rule, int | float | Mapping) else "the mean of its training rows"
+    is_number = isinstance(treatment, int | float | Mapping)
+    how = "a number" if is_number else "the mean of its training rows"
     descriptions, sites = [], dict.fromkeys(entry.site for entry in missing)
     for site in sites:
         counts_of_site = [
@@ -146,7 +147,7 @@ def describe_missing(missing: Sequence[MissingCells], rule: MissingValues) -> li
         dropped = f"{rows} row{'s' * (rows != 1)} dropped for missing values ({columns})"
         if cells:
             description = (
-                dropped if rule == "drop" else f"missing values filled by {how}: {columns}"
+                dropped if treatment == "drop" else f"missing values filled by {how}: {columns}"
             )
             descriptions.append(f"{site}: {description}")
     return descriptions

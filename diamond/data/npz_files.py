@@ -16,7 +16,7 @@ from .missing_values import (
     MissingValues,
     complete_rows,
     fill_sites,
-    parse_rule,
+    parse_treatment,
 )
 
 # Errors of numpy for files that are not npz (TypeError: a bare npy), damaged, or hold objects.
@@ -40,7 +40,7 @@ def npz(path: str | Path, real: bool = False, missing_values: MissingValues = "r
     Raises:
         DataError: The file cannot be used; the message gives cause and remedy.
     """
-    path, treatment = Path(path), parse_rule(missing_values)
+    path, treatment = Path(path), parse_treatment(missing_values)
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}

@@ -17,7 +17,7 @@ from .missing_values import (
     MissingValues,
     complete_rows,
     fill_sites,
-    parse_rule,
+    parse_treatment,
 )
 
 
@@ -32,7 +32,7 @@ def parquet(
     missing_values: MissingValues = "refuse",
 ) -> Dataset:
     """Read a Parquet table; arguments and result are as in `csv`. Needs pyarrow."""
-    path, treatment = Path(path), parse_rule(missing_values)
+    path, treatment = Path(path), parse_treatment(missing_values)
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:

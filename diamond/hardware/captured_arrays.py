@@ -118,7 +118,7 @@ def _walk_constants(program: Any) -> Iterable[Any]:
     """Yield the constants of a traced program and of the programs inside that can be changed."""
     yield from getattr(program, "consts", ())
     for step in program.eqns:
-        if step.primitive.name in _RULES:
+        if step.primitive.name in _REPLACEMENTS:
             for inner in _inner_programs(step):
                 yield from _walk_constants(inner)
 
@@ -135,7 +135,7 @@ def _evaluate(program: Any, arguments: Iterable[Any], replacements: Replacements
     for step in jaxpr.eqns:
         inputs = [read(v) for v in step.invars]
         if _needs_replacement(step, replacements):
-            results = _RULES[step.primitive.name](step.params, inputs, replacements)
+            results = _REPLACEMENTS[step.primitive.name](step.params, inputs, replacements)
         else:
             results = _run_step(jaxpr, step, inputs)
         values |= dict(zip(step.outvars, results))
@@ -152,7 +152,7 @@ def _run_step(jaxpr: Any, step: Any, inputs: list[Any]) -> list[Any]:
 
 def _needs_replacement(step: Any, replacements: Replacements) -> bool:
     """Return whether a program inside a step has one of the captured arrays as a constant."""
-    return step.primitive.name in _RULES and any(
+    return step.primitive.name in _REPLACEMENTS and any(
         id(constant) in replacements
         for inner in _inner_programs(step)
         for constant in _walk_constants(inner)
@@ -202,7 +202,7 @@ def _evaluate_cond(params: Any, inputs: list[Any], replacements: Replacements) -
 
 
 # Steps whose inner programs can be evaluated with other constants; constants elsewhere stay.
-_RULES: dict[str, Callable[[Any, list[Any], Replacements], list[Any]]] = {
+_REPLACEMENTS: dict[str, Callable[[Any, list[Any], Replacements], list[Any]]] = {
     "jit": _evaluate_jit,
     "while": _evaluate_while,
     "scan": _evaluate_scan,

@@ -17,7 +17,7 @@ from .estimator_interface import LinearSolve, PointXY
 from .implicit import ImplicitHypergradient
 from .neumann import make_factor
 
-STEPS = 4
+SOLVER_STEPS = 4
 
 
 @pytrees.pytree
@@ -44,7 +44,7 @@ class WarmStart(LinearSolve):
         return z, Cost(self.steps * fresh, hvps=len(points) * self.steps * rows)
 
 
-def warm_start(steps: int = STEPS) -> ImplicitHypergradient:
+def warm_start(steps: int = SOLVER_STEPS) -> ImplicitHypergradient:
     """Make an estimator with `steps` gradient steps for g_yy z = f_y from the previous z.
 
     Each step is on its own rows. z persists between rounds like y, so that few steps suffice at any

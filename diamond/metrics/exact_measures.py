@@ -76,7 +76,7 @@ def _solve_in_sequence(
     """Solve the lower level at each of `xs`, each from the previous solution: compiled once."""
 
     def step(y: Tree, x: Tree) -> tuple[Tree, lower_solution.Solution]:
-        solution = lower_solution.solve(problem, x, y)
+        solution = lower_solution.solve_lower_level(problem, x, y)
         return solution.y, solution
 
     _, solution = jax.lax.scan(step, y, jax.tree.map(lambda *a: jnp.stack(a), *xs))

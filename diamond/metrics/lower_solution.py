@@ -95,7 +95,7 @@ class MeanOracle:
         return self.mean(lambda agent, x, y, z: agent.cross(x, y, z), x, y, z)
 
 
-def solve(problem: Objectives, x: Tree, y: Tree) -> Solution:
+def solve_lower_level(problem: Objectives, x: Tree, y: Tree) -> Solution:
     """Return y*(x) = argmin_y g(x, y) of one agent, from a first guess y."""
     return solve_newton(AgentOracle(problem), x, y)
 

@@ -14,7 +14,7 @@ from .exact_measures import Metrics
 
 ROWS = 1_024  # most rows per agent of the upper loss and of each metric
 LOWER_ROWS = 256  # most rows per agent of the lower loss
-STEPS = 3  # gradient steps from y to y'
+GRADIENT_STEPS = 3  # gradient steps from y to y'
 SUFFICIENT = 0.1  # least decrease of g in a step, relative to that of its linear model
 SHORTER, MOST_TRIALS = 0.3, 12  # factor of a step that is too long, and most trials of a step
 
@@ -123,7 +123,7 @@ def descend(
     value_and_gradient: Callable[[Tree], tuple[jax.Array, Tree]],
     y: Tree,
 ) -> Descent:
-    """Take `STEPS` gradient steps from y, each as long as decreases the value enough.
+    """Take `GRADIENT_STEPS` gradient steps from y, each as long as decreases the value enough.
 
     The first trial of the first step is the larger of 1 and |value| / ||gradient||^2; later steps
     start from the length before, divided by `SHORTER`. Memory: the gradient and one more point.
@@ -154,5 +154,5 @@ def descend(
         return (move(taken), length / SHORTER), Descent(loss, square, last)
 
     unknown = jnp.zeros((), jax.eval_shape(value, y).dtype)
-    _, steps = jax.lax.scan(step, (y, unknown), None, length=STEPS)
+    _, steps = jax.lax.scan(step, (y, unknown), None, length=GRADIENT_STEPS)
     return Descent(steps.first[0], steps.square[0], steps.last[-1])

@@ -20,7 +20,7 @@ MEASURES = (
     *("metric", "upper_loss", "stationarity", "consensus", "lower_error"),
     *("definition1", "local_loss", "lower_loss", "lower_gradient", "value_gap"),
 )
-RULE = re.compile(r"\s*(?P<sign><=|>=)\s*(?P<value>\S+)\s*")
+CONDITION = re.compile(r"\s*(?P<sign><=|>=)\s*(?P<value>\S+)\s*")
 
 
 def check_stop(
@@ -33,23 +33,23 @@ def check_stop(
     if not isinstance(stop, Mapping | None):
         raise TypeError(f'stop = {stop!r}: give a dict such as {{"metric": 0.001}}')
     known = (*MEASURES, *COSTS, *ON_LINKS, *metrics)
-    for name, rule in (stop or {}).items():
+    for name, condition in (stop or {}).items():
         if name not in known:
             raise ValueError(f"stop: no measure or cost {name!r}; {did_you_mean(name, known)}")
         if name == "network_seconds" and links is None:
             raise ValueError(f"stop: {name} needs a network with links, as in with_links(rate=1e6)")
         if name == "joules" and (links is None or links.joules_per_bit is None):
             raise ValueError("stop: joules needs a network with links that have joules_per_bit")
-        sign, value = _rule(name, rule)
+        sign, value = _condition(name, condition)
         if name in (*COSTS, *ON_LINKS) and (sign, value > 0) != (">=", True):
-            raise ValueError(f"stop: {name} = {rule!r}; a cost ends a run at a number above 0")
+            raise ValueError(f"stop: {name} = {condition!r}; a cost ends a run at a number above 0")
     return dict(stop or {})
 
 
 def stop_reason(stop: Stop, entry: Mapping[str, float]) -> str:
     """Return why the run ends at this evaluation; "" if it continues."""
-    for name, rule in stop.items():
-        sign, value = _rule(name, rule)
+    for name, condition in stop.items():
+        sign, value = _condition(name, condition)
         value_now = sum(entry[call] for call in CALLS) if name == "calls" else entry[name]
         if value_now <= value if sign == "<=" else value_now >= value:
             return f"stopped at round {entry['round']:.0f}: {name} {value_now:.4g} {sign} {value:g}"
@@ -66,11 +66,11 @@ def without_budgets(stop: Stop) -> dict[str, float | str]:
     return {name: value for name, value in stop.items() if name not in (*COSTS, *ON_LINKS)}
 
 
-def _rule(name: str, stated: float | str) -> tuple[str, float]:
+def _condition(name: str, stated: float | str) -> tuple[str, float]:
     """Return the comparison sign and the number."""
     sign, text = ">=" if name in (*COSTS, *ON_LINKS) else "<=", stated
-    if isinstance(stated, str) and (rule := RULE.fullmatch(stated)):
-        sign, text = rule["sign"], rule["value"]
+    if isinstance(stated, str) and (condition := CONDITION.fullmatch(stated)):
+        sign, text = condition["sign"], condition["value"]
     try:
         value = math.nan if isinstance(text, bool) else float(text)
     except (TypeError, ValueError):

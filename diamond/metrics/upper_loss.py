@@ -20,7 +20,7 @@ def upper_loss(
     mean, level = over.average(x), problem.lower_level
 
     def personal(problem: Objectives, mean: Tree, guess: Tree) -> tuple[jax.Array, Tree]:
-        solution = lower_solution.solve(problem, mean, guess).y
+        solution = lower_solution.solve_lower_level(problem, mean, guess).y
         return problem.f(mean, solution, None), solution
 
     with jax.default_matmul_precision("highest"):

@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 from diamond.network.spectrum import largest_eigenvalues
 
 LieFunction = Callable[[Any, Any, Any], Any]  # (message, receiver, key) -> message
-CONSTANT, BIAS, SPREAD, FACTOR, GAP = 1.0, 0.3, 1.0, 1000.0, 1.0  # sizes of the lies
+CONSTANT, BIAS, SPREAD, ENLARGEMENT, GAP = 1.0, 0.3, 1.0, 1000.0, 1.0  # sizes of the lies
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _inflate_measurements(message: Any, receiver: Any, key: Any) -> Any:
     """Scale what is sent beside the variables, from which agents learn their step sizes."""
     if not (isinstance(message.average, dict) and "method" in message.average):
         return message
-    scale = _map(lambda a: FACTOR * a)
+    scale = _map(lambda a: ENLARGEMENT * a)
     average = {
         name: part if name == "method" else scale(part, receiver, key)
         for name, part in message.average.items()
@@ -135,7 +135,7 @@ LIE_FUNCTIONS: dict[str, LieFunction] = {
     "bias": lambda *inputs: _map(lambda a: a + BIAS)(*inputs),
     "noise": _add_noise,
     "flipped": lambda *inputs: _map(lambda a: -a)(*inputs),
-    "scaled": lambda *inputs: _map(lambda a: FACTOR * a)(*inputs),
+    "scaled": lambda *inputs: _map(lambda a: ENLARGEMENT * a)(*inputs),
     "two-faced": _split_receivers,
     "inflated": _inflate_measurements,
 }

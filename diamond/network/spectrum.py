@@ -66,7 +66,7 @@ def smallest_eigenvalue(weights: csr_array) -> float:
     return float(-largest_eigenvalues(-weights, 1, 1 + 1e-7)[0])
 
 
-STEPS = 2000  # steps of the power method, for products too large to form
+POWER_STEPS = 2000  # steps of the power method, for products too large to form
 
 
 def product_contraction(rounds: Sequence[csr_array], dense_up_to: int = 512) -> float:
@@ -86,7 +86,7 @@ def product_contraction(rounds: Sequence[csr_array], dense_up_to: int = 512) -> 
         return float(np.abs(np.linalg.eigvals(product - np.outer(np.ones(agents), weights))).max())
     vector = np.random.default_rng(0).standard_normal(agents)
     logs = []
-    for _ in range(max(2, STEPS // len(rounds))):
+    for _ in range(max(2, POWER_STEPS // len(rounds))):
         for matrix in rounds:
             vector = matrix @ vector
         vector -= weights @ vector
@@ -110,7 +110,7 @@ def perron_vector(rounds: Sequence[csr_array], dense_up_to: int = 512) -> NDArra
         system = np.vstack([product - np.eye(agents), np.ones(agents)])
         pi = np.linalg.lstsq(system, np.append(np.zeros(agents), 1.0), rcond=None)[0]
         return np.maximum(pi, 0.0) / np.maximum(pi, 0.0).sum()
-    for _ in range(max(2, STEPS // len(rounds))):
+    for _ in range(max(2, POWER_STEPS // len(rounds))):
         for matrix in backward:
             pi = matrix @ pi
     return pi / pi.sum()

@@ -18,7 +18,7 @@ from ..schedules.step_schedules import Constant
 MAX_LISTED = 16  # arrays of more numbers are described by a digest
 DIGITS = 9  # of the weights: other machines may round the last digits differently
 OPTIONAL = "optimizer"  # a field that descriptions written before do not have
-STEPS = {"x.step": "alpha", "y.step": "beta", "z.step": "delta"}
+STEP_NAMES = {"x.step": "alpha", "y.step": "beta", "z.step": "delta"}
 # Fields of algorithms, and classes by their field, as descriptions written before name them.
 EARLIER_FIELDS = {
     "plan": "update_order",
@@ -168,7 +168,7 @@ def _name_of(function: Any) -> str:
 def _rename_step(entry: tuple[str, str]) -> tuple[str, str]:
     """Rename an entry to the letter of its step size, if its key is one."""
     key, text = entry
-    for step, letter in STEPS.items():
+    for step, letter in STEP_NAMES.items():
         if key == step or key.startswith(f"{step}."):
             return letter + key.removeprefix(step), text
     return entry

@@ -236,5 +236,5 @@ def step_factor(name: str, value: Number) -> Number:
 
 
 def weight(eta: Schedule, t: Number) -> jax.Array:
-    """Return a momentum weight: eta_t clipped to [0, 1], and 1 in round 0."""
+    """Return a momentum weight: eta_t limited to [0, 1], and 1 in round 0."""
     return jnp.where(jnp.asarray(t) == 0, 1.0, jnp.clip(eta(t), 0.0, 1.0))

@@ -143,7 +143,7 @@ def _explore_agent(
     problem: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any
 ) -> Any:
     x, y = point
-    solution = lower_solution.solve(problem, x, y)
+    solution = lower_solution.solve_lower_level(problem, x, y)
     tolerance = lower_solution.tolerance(pytrees.norm(y).dtype)
     exact = ImplicitHypergradient(ConjugateGradient(lower_solution.CG_STEPS, tolerance=tolerance))
     solution_point = x, solution.y

@@ -15,7 +15,7 @@ from diamond.advice import network_pilots
 from diamond.advice import recommendation as module
 from diamond.advice.recommendation import MAX_ALIKE_HETEROGENEITY, Advice, Prospect, advise
 from diamond.advice.topologies import alternative_networks
-from diamond.auto.step_rule import StepScalars
+from diamond.auto.step_learning import StepScalars
 from diamond.catalogue import methods_for
 from diamond.cli import app
 from diamond.cli.advise_command import _print_advice

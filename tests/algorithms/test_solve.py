@@ -13,8 +13,8 @@ from units import in_units
 import diamond
 from diamond.algorithms.parts import local_work
 from diamond.algorithms.solve import solve as any_solve
-from diamond.auto import local_solver, step_rule
-from diamond.auto.step_rule import StepInputs, initial_scalars, propose_step
+from diamond.auto import local_solver, step_learning
+from diamond.auto.step_learning import StepInputs, initial_scalars, propose_step
 from diamond.core.sampling import Sample
 from diamond.engine.many_runs import simulate_seeds
 from diamond.engine.solve_problem import _plateau
@@ -90,12 +90,12 @@ def test_steps_double_while_trackers_agree():
 def test_after_the_ramp_steps_are_distance_over_gradients():
     """The tracker turns at the fourth: a sum that begins with RESTART of them, then grows."""
     _, turned = stepped([5.0, 5.0, 5.0, -5.0])
-    expected = 0.7 * 5.0 / np.sqrt(step_rule.RESTART * 25.0)
+    expected = 0.7 * 5.0 / np.sqrt(step_learning.RESTART * 25.0)
     assert turned.ramping == 0
-    assert turned.length == pytest.approx(min(expected, step_rule.CAP * 0.7))
+    assert turned.length == pytest.approx(min(expected, step_learning.CAP * 0.7))
     _, later = stepped([5.0, 5.0, 5.0, -5.0, 1.0])
-    assert later.gradient_sum == pytest.approx(step_rule.RESTART * 25.0 + 1.0)
-    assert later.length == pytest.approx(0.7 * 1.0 / np.sqrt(step_rule.RESTART * 25.0 + 1.0))
+    assert later.gradient_sum == pytest.approx(step_learning.RESTART * 25.0 + 1.0)
+    assert later.length == pytest.approx(0.7 * 1.0 / np.sqrt(step_learning.RESTART * 25.0 + 1.0))
 
 
 def test_steps_grow_more_slowly_where_y_follows_late():

@@ -11,7 +11,7 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.algorithms.parts.learned_algorithm import MARGIN, LearnedStepsAlgorithm
 from diamond.auto import sketch
-from diamond.auto.step_rule import StepScalars
+from diamond.auto.step_learning import StepScalars
 from diamond.catalogue import maker
 from diamond.engine.pilot_run import learned_numbers
 from diamond.schedules.learned import Learned, learned_names, with_learned_values

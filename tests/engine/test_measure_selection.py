@@ -88,7 +88,7 @@ def test_the_lower_level_is_not_solved_where_nothing_needs_it(monkeypatch):
         raise AssertionError("the lower level was solved")
 
     monkeypatch.setattr("diamond.metrics.lower_solution.solve_newton", refuse)
-    monkeypatch.setattr("diamond.metrics.lower_solution.solve", refuse)
+    monkeypatch.setattr("diamond.metrics.lower_solution.solve_lower_level", refuse)
     jax.clear_caches()
     run_result = run("cheap")
     assert run_result.history["round"].tolist() == [0, 3, 6]

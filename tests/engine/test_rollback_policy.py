@@ -8,7 +8,7 @@ import pytest
 from helpers import quad, ring
 
 import diamond
-from diamond.auto.loss_monitor import FACTOR, MOST_SHRINKS, next_step_scale
+from diamond.auto.loss_monitor import MOST_SHRINKS, STEP_DECREASE, next_step_scale
 from diamond.engine import rollback_policy
 from diamond.engine.rollback_policy import RollbackPolicy
 from diamond.engine.round_program import Progress
@@ -67,7 +67,7 @@ def test_steps_shrink_so_often_and_no_more():
     factor, seen = 1.0, []
     while (factor := next_step_scale(factor)) is not None:
         seen.append(factor)
-    np.testing.assert_allclose(seen, FACTOR ** np.arange(1, MOST_SHRINKS + 1))
+    np.testing.assert_allclose(seen, STEP_DECREASE ** np.arange(1, MOST_SHRINKS + 1))
 
 
 def test_numbers_shrink_with_the_run_and_count_what_was_lost():
@@ -80,10 +80,10 @@ def test_numbers_shrink_with_the_run_and_count_what_was_lost():
     assert alpha() == 0.4 and steps.monitor.scale == 1 and not steps.is_due(25)
     x, y = problem.start(0)
     for rounds_lost, rounds in ((30, 30), (12, 42)):
-        steps.scale_steps(steps.monitor.scale * FACTOR, rounds_lost)
+        steps.scale_steps(steps.monitor.scale * STEP_DECREASE, rounds_lost)
         steps.reestimate(jnp.stack([x] * 3), jnp.stack([y] * 3), 0, forget=True)
         assert steps.resolved.values["lost"] == steps.memory["lost"].value == rounds
-    assert alpha() == 0.4 * FACTOR**2 == 0.4 * steps.monitor.scale
+    assert alpha() == 0.4 * STEP_DECREASE**2 == 0.4 * steps.monitor.scale
 
 
 def test_y_of_small_data_is_large_and_not_lost():

@@ -28,7 +28,7 @@ def test_the_hypergradient_is_the_gradient_of_each_agents_return():
 
     def both(own, number, starts):
         """By the critic, and along the paths that the policy leads to."""
-        y = lower_solution.solve(own, x, jnp.zeros(15)).y
+        y = lower_solution.solve_lower_level(own, x, jnp.zeros(15)).y
         slope = jax.grad(lambda x: -made.returns(x, starts)[number])(x)
         return own.f(x, y, None), lower_solution.hypergradient(own, x, y), slope
 

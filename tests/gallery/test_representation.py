@@ -28,7 +28,7 @@ def test_the_lower_level_of_numbers_is_a_ridge_regression_on_the_features():
     x, y = problem.start(0)
     assert y["w"].shape == (4,) and y["b"].shape == () and "test_loss" in problem.metrics
     own = problem.objectives().for_agent(1)
-    found = lower_solution.solve(own, x, y).y
+    found = lower_solution.solve_lower_level(own, x, y).y
     held = problem.rows["train"][1]
     phi = np.column_stack([np.tanh(held["a"] @ x["w"]), np.ones(20)])
     wanted = np.linalg.solve(phi.T @ phi / 20 + 0.15 * np.eye(5), phi.T @ held["b"] / 20)

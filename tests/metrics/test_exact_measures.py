@@ -95,7 +95,7 @@ def test_y_star_is_the_minimizer_that_scipy_finds(curved):
     for i in range(3):
         objectives_of_agent = agent_of(objectives, i)
         x, y = jax.tree.map(lambda a: a[i], (run.last_x, run.last_y))
-        solution = jax.jit(lower_solution.solve)(objectives_of_agent, x, y)
+        solution = jax.jit(lower_solution.solve_lower_level)(objectives_of_agent, x, y)
         rows = problem.rows["train"][i]
         value = jax.jit(lambda w: problem.lower(x, {"w": w}, rows))
         gradient = jax.jit(jax.grad(value))
@@ -113,7 +113,7 @@ def test_y_star_is_found_from_far_away():
     problem = logistic(rows=(10, 3, 7), test=True)
     objectives_of_agent, (x, y) = agent_of(problem.objectives(), 0), problem.start(0)
     x = jax.tree.map(lambda a: a - 4, x)  # hardly regularized
-    solve = jax.jit(lower_solution.solve)
+    solve = jax.jit(lower_solution.solve_lower_level)
     near = solve(objectives_of_agent, x, y)
     far = solve(objectives_of_agent, x, {"w": jnp.array([30.0, -50.0, 40.0])})
     np.testing.assert_allclose(far.y["w"], near.y["w"], atol=1e-9)
@@ -160,7 +160,7 @@ def test_a_lower_level_that_is_not_strongly_convex_is_not_called_solved():
     init = lambda key: (jnp.zeros(2), jnp.array([0.1, -0.2]))
     objectives_of_agent = agent_of(Problem(bumpy, bumpy, init, rows, rows).objectives(), 0)
     assert (
-        jax.jit(lower_solution.solve)(objectives_of_agent, *init(None)).error > 1e-3
+        jax.jit(lower_solution.solve_lower_level)(objectives_of_agent, *init(None)).error > 1e-3
     )  # a warning is made of that
 
 

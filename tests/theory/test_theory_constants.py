@@ -158,7 +158,7 @@ def test_solving_the_lower_level_counts_what_it_computes():
     x, y = problem.start(0)
     mine = agent_of(problem.objectives(), 0)
     counting_losses.counts.clear()
-    result = jax.block_until_ready(jax.jit(lower_solution.solve)(mine, x, y))
+    result = jax.block_until_ready(jax.jit(lower_solution.solve_lower_level)(mine, x, y))
     expected = counting_losses.counted()
     assert result.cost.samples == 7 and result.cost.hvps == expected["hvps"]
     assert result.cost.gradients == expected["gradients"]
@@ -181,7 +181,7 @@ bowl.defjvp(lambda primals, tangents: (bowl(*primals), rounded(primals[0]) @ tan
 
 def test_a_solution_up_to_rounding_counts_as_one():
     problem = SimpleNamespace(g=lambda x, y, where: bowl(y), train=SimpleNamespace(count=1))
-    result = lower_solution.solve(problem, None, jnp.zeros(2))
+    result = lower_solution.solve_lower_level(problem, None, jnp.zeros(2))
     assert result.error == 0 and not result.y.any()
 
 

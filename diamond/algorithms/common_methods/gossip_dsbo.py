@@ -38,7 +38,7 @@ class GossipDsbo(SingleStageMethod):
     floor: Any
     batch: int = field(metadata={"static": True})
     lower_levels: tuple[str, ...] = field(default=("common",), metadata={"static": True})
-    STEPS = "alpha", "beta", "theta"
+    SCHEDULES = "alpha", "beta", "theta"
     about = (
         "matrices; average, by gossip; gossip; xy; x+y+f_x+f_y+g_y+g_xy+g_yy; "
         "f, g, all of g_yy and g_xy on a batch"

@@ -33,7 +33,7 @@ from .learned_algorithm import with_learned_steps
 from .lower_curvature import cast_like
 from .variables import STATIC, Point
 
-STEPS = {"x": "alpha", "y": "beta", "z": "delta"}
+STEP_NAMES = {"x": "alpha", "y": "beta", "z": "delta"}
 SLOWER_Y = 4.0  # x after a rollback: its steps relative to those of y and z
 Estimate = tuple[Point, Any]  # directions, state of the estimator
 
@@ -188,7 +188,7 @@ class ComposedAlgorithm(LearnableMethod):
         return replace(self, **{name: smaller(v) for name, v in scalable.items()})
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
-        steps = {STEPS[n]: v.step(t) for n, v in self.variables.items() if v.optimizer is None}
+        steps = {STEP_NAMES[n]: v.step(t) for n, v in self.variables.items() if v.optimizer is None}
         return steps | self.estimator.schedule_values(t)
 
     def restart_trackers(self, state: ComposedState) -> ComposedState:

@@ -110,7 +110,7 @@ class MatrixMomentum(SingleStageMethod):
     floor: Any
     batch: int = field(metadata={"static": True})
     lower_levels: tuple[str, ...] = field(default=("personal",), metadata={"static": True})
-    STEPS = "alpha", "beta", "eta"
+    SCHEDULES = "alpha", "beta", "eta"
 
     def init(self, x: Tree, y: Tree) -> MatrixState:
         return MatrixState(x, y, (x, y), zero_ingredients(x, y))

@@ -3,7 +3,7 @@
 `LearnedStepsAlgorithm` wraps a method. Its state holds the state of the method and the learned
 numbers. In every round it fills in the numbers that the method left open:
 
-    alpha      by `diamond.auto.step_rule`, from sketches of x and of its directions
+    alpha      by `diamond.auto.step_learning`, from sketches of x and of its directions
     beta       share / (MARGIN L), of y and z, with L the largest eigenvalue of g_yy
     lipschitz  SAFETY L, of a chain of products with g_yy
     floor      FLOOR L, of the eigenvalues of an estimated g_yy
@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...auto.step_rule import TINY
+from ...auto.step_learning import TINY
 from ...core import pytrees
 from ...core.pytrees import Number, Tree
 from ...interface.round_interface import Method

@@ -16,7 +16,7 @@ from .learnable import LearnableMethod, LearnableStage
 from .learned_state import LearnedStepsEstimate, LearnedStepsState, make_state
 from .learned_step import LearnedStep, StepMemory
 from .local_work import work_locally
-from .lower_curvature import Curvature, CurvatureRule, cast_like
+from .lower_curvature import Curvature, CurvatureLearning, cast_like
 
 if TYPE_CHECKING:
     from .learned_algorithm import LearnedStepsAlgorithm
@@ -65,14 +65,14 @@ class LearnedStepsStage(Stage):
         if curvature is not None and (self.stage.moves_x or self.position == 0):
             z = self.algorithm.method.auxiliary(method)
             point = method.x, method.y
-            rule = self._curvature_rule(carries_z=z is None and self.algorithm.needs_z)
+            rule = self._curvature_learning(carries_z=z is None and self.algorithm.needs_z)
             curvature, extra_cost = rule.update(problem, point, z, curvature, t, curvature_sample)
             spent = pytrees.add(spent, extra_cost)
         stage = self.with_current_values(curvature, step)
         estimate, cost = stage.estimate(problem, method, t, sample)
         if step is not None and self.stage.moves_x:
             direction, tracker = stage.x_direction(estimate, method), stage.tracker(method)
-            curvature, step, extra_cost = self._step_rule(t).choose(
+            curvature, step, extra_cost = self._step_learning(t).choose(
                 problem,
                 (method.x, method.y),
                 curvature,
@@ -100,12 +100,12 @@ class LearnedStepsStage(Stage):
         )
         return method, curvature_after, solution.cost
 
-    def _curvature_rule(self, carries_z: bool) -> CurvatureRule:
+    def _curvature_learning(self, carries_z: bool) -> CurvatureLearning:
         algorithm = self.algorithm
         step = algorithm.share, algorithm.lower_caution
-        return CurvatureRule(step, self.stage.moves_x, algorithm.needs_z, carries_z)
+        return CurvatureLearning(step, self.stage.moves_x, algorithm.needs_z, carries_z)
 
-    def _step_rule(self, t: Number) -> LearnedStep:
+    def _step_learning(self, t: Number) -> LearnedStep:
         algorithm, method = self.algorithm, self.algorithm.method
         return LearnedStep(
             algorithm.level,

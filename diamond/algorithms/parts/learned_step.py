@@ -5,10 +5,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ...auto.first_step import newton_length, nonzero_reference, trusted_length
 from ...auto.local_solver import run_if
+from ...auto.probed_length import newton_length, nonzero_reference, trusted_length
 from ...auto.sketch import sketch
-from ...auto.step_rule import RECENT, TRUST, StepInputs, StepScalars, initial_scalars, propose_step
+from ...auto.step_learning import (
+    RECENT,
+    TRUST,
+    StepInputs,
+    StepScalars,
+    initial_scalars,
+    propose_step,
+)
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.pytrees import Number, Tree

@@ -23,7 +23,7 @@ from ...auto.local_solver import (
     solve_locally,
     takes_all_rows,
 )
-from ...auto.step_rule import TINY
+from ...auto.step_learning import TINY
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.pytrees import Number, Tree

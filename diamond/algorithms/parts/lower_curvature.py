@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ...auto.first_step import unit_vector
 from ...auto.local_solver import run_if
-from ...auto.step_rule import TINY
+from ...auto.probed_length import unit_vector
+from ...auto.step_learning import TINY
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.pytrees import Number, Tree
@@ -49,7 +49,7 @@ def initial_curvature(y: Tree, zero: jax.Array, carries_z: bool) -> Curvature:
     return Curvature(vector, zero, zero + 1, zero, z, WorkMemory(*[zero] * 4))
 
 
-class CurvatureRule(NamedTuple):
+class CurvatureLearning(NamedTuple):
     """Rule by which a stage learns the curvature.
 
     Attributes:

@@ -23,7 +23,7 @@ from .communication import local
 from .composed import ComposedAlgorithm, ComposedState, Variable
 from .directions import penalty
 from .estimators import Average
-from .lower_curvature import MARGIN, Curvature, CurvatureRule, initial_curvature
+from .lower_curvature import MARGIN, Curvature, CurvatureLearning, initial_curvature
 from .variables import STATIC, Point
 
 LAM = 20.0  # weight of the penalty
@@ -73,7 +73,7 @@ class Opening:
         """Return the directions of this round."""
         (directions, _), cost = self.method.stages[0].estimate(problem, state.composed, t, sample)
         point = state.composed.x, state.composed.y
-        rule = CurvatureRule((1.0, 1.0), moves_x=True, needs_z=False, carries_z=False)
+        rule = CurvatureLearning((1.0, 1.0), moves_x=True, needs_z=False, carries_z=False)
 
         def measure() -> tuple[Curvature, jax.Array]:
             curvature, more = rule.update(problem, point, None, state.curvature, t, sample)

@@ -18,7 +18,7 @@ class SingleStageMethod(LearnableMethod, LearnableStage):
     repeats = 1
     hessian_batches = 0
     sends_before_gradient = False
-    STEPS: ClassVar[tuple[str, ...]] = ("alpha", "beta")  # schedules among its fields
+    SCHEDULES: ClassVar[tuple[str, ...]] = ("alpha", "beta")  # schedules among its fields
     networks = "balanced"
     needs_strong_convexity = True
     about: ClassVar[str]  # directions; estimator; moves; plan; exchanges; calls
@@ -28,7 +28,7 @@ class SingleStageMethod(LearnableMethod, LearnableStage):
         return (self,)
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
-        return {name: getattr(self, name)(t) for name in self.STEPS}
+        return {name: getattr(self, name)(t) for name in self.SCHEDULES}
 
     def with_scaled_steps(self, factor: Number) -> Any:
         """Return the method with steps `factor` times as long, except learned steps."""

@@ -35,7 +35,7 @@ def diamond(
     Args:
         alpha: step of x, a number or a schedule; None (default): learned.
         beta: step of y, likewise; must stay below 2 / L_g.
-        eta, gamma: momentum weights of x and y, 1 in round 0 and clipped to [0, 1];
+        eta, gamma: momentum weights of x and y, 1 in round 0 and limited to [0, 1];
             None: (1 + t / 10)^(-2/3).
         batch: rows in a mini-batch.
         hypergradient: estimator of `diamond.hypergradient`.

@@ -17,7 +17,7 @@ from ...schedules.deferred import ResolutionContext
 from ..implicit import hessian
 
 BATCHES = 8  # sampled Hessians per agent
-STEPS = 20  # steps of power iteration on each
+POWER_STEPS = 20  # steps of power iteration on each
 SAFETY = 3.0  # margin, because curvature grows as x and y move
 
 
@@ -40,7 +40,7 @@ def lipschitz(
 
 def _cost(batch: int) -> Cost:
     rows = BATCHES * batch
-    return Cost(samples=rows, hvps=STEPS * rows)
+    return Cost(samples=rows, hvps=POWER_STEPS * rows)
 
 
 class Probes(NamedTuple):
@@ -74,7 +74,7 @@ def curvature(objectives: Objectives, x: Tree, y: Tree, probes: Probes) -> jax.A
         def of_batch(probe: Probes) -> jax.Array:
             where = typed(probe.keys) if problem.train.stored is None else probe.first
             start = pytrees.normal_by(typed(probe.starts), y)
-            return power_iteration(hessian(problem, (x, y), where), start, STEPS)
+            return power_iteration(hessian(problem, (x, y), where), start, POWER_STEPS)
 
         return jnp.max(jax.lax.map(of_batch, probes))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from diamond.network.links.link_values import (
     ABOVE,
     LEAST,
-    RULES,
+    REQUIREMENTS,
     Edge,
     Numbers,
     agent_values,
@@ -117,7 +117,9 @@ class Links:
 
     def to_options(self) -> dict[str, Any]:
         """Return the options of `Network.with_links` that make these links, for files."""
-        options: dict[str, Any] = {name: _one_if_equal(getattr(self, name)) for name in RULES}
+        options: dict[str, Any] = {
+            name: _one_if_equal(getattr(self, name)) for name in REQUIREMENTS
+        }
         options |= {name: getattr(self, name) for name in FLAGS}
         options["compute"] = "measured" if self.compute is None else _one_if_equal(self.compute)
         options |= {"stragglers": _one_if_equal(self.stragglers)}
@@ -198,7 +200,7 @@ def update_links(
     values_of_edges = lambda name: (
         None if options.get(name) is None else edge_values(name, options[name], edges, one_way)
     )
-    links = {name: values_of_edges(name) for name in RULES}
+    links = {name: values_of_edges(name) for name in REQUIREMENTS}
     measured = isinstance(options["compute"], str) and options["compute"] == "measured"
     return Links(
         tuple(edges),

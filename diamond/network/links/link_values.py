@@ -16,7 +16,7 @@ AgentValues: TypeAlias = float | Sequence[float] | Numbers | dict[Any, float]
 Compute: TypeAlias = AgentValues | Literal["measured"]
 
 ABOVE, LEAST, SHARE = "above 0", "0 or more", "0 or more and below 1"
-RULES: dict[str, tuple[str, str]] = {  # for values per link
+REQUIREMENTS: dict[str, tuple[str, str]] = {  # for values per link
     "rate": ("bit/s", ABOVE),
     "latency": ("s", LEAST),
     "loss": ("", SHARE),
@@ -32,14 +32,14 @@ PREDICATES = {
 
 def edge_values(name: str, value: Any, edges: Sequence[Edge], one_way: bool) -> Numbers:
     """Return one number per link."""
-    unit, rule = RULES[name]
+    unit, requirement = REQUIREMENTS[name]
     if isinstance(value, Mapping):
         value = _values_by_edge(name, value, edges, one_way)
     values = _as_numbers(name, value, len(edges), f"one for each of the {len(edges)} links")
     for (i, j), number in zip(edges, values):
-        if not PREDICATES[rule](number):
+        if not PREDICATES[requirement](number):
             shown = f"{number:g} {unit}".rstrip()
-            raise ValueError(f"{name} of link {i}-{j} is {shown}; it must be {rule}")
+            raise ValueError(f"{name} of link {i}-{j} is {shown}; it must be {requirement}")
     return values
 
 
@@ -72,7 +72,7 @@ def _values_by_edge(
 
 
 def agent_values(
-    name: str, value: Any, agents: int, rule: str, other: float | None = None
+    name: str, value: Any, agents: int, requirement: str, other: float | None = None
 ) -> Numbers:
     """Return one number per agent; `other` for agents that a mapping does not name."""
     if isinstance(value, Mapping):
@@ -88,8 +88,8 @@ def agent_values(
         value = [values.get(i, default) for i in range(agents)]
     values_of_agents = _as_numbers(name, value, agents, f"one for each of the {agents} agents")
     for i, number in enumerate(values_of_agents):
-        if not PREDICATES[rule](number):
-            raise ValueError(f"{name} of agent {i} is {number:g}; it must be {rule}")
+        if not PREDICATES[requirement](number):
+            raise ValueError(f"{name} of agent {i} is {number:g}; it must be {requirement}")
     return values_of_agents
 
 

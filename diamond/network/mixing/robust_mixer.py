@@ -39,10 +39,10 @@ UNROLLED = 12  # neighbours up to which ranks are found without loops, which com
 LIE_PURPOSE = 1 << 16  # purpose of the draws of liars, beyond those of channels
 STATIC = {"static": True}
 
-Rule = Literal["mean", "clipped", "trimmed"]
+Aggregation = Literal["mean", "clipped", "trimmed"]
 
 
-class RobustRule(NamedTuple):
+class RobustAggregation(NamedTuple):
     """How a receiver combines messages, and how many liars it expects."""
 
     kind: str
@@ -164,7 +164,7 @@ class RobustMixer(Mixing):
     weights: jax.Array
     most: jax.Array
     liars: tuple[tuple[jax.Array, jax.Array], ...]
-    rule: RobustRule = field(metadata=STATIC)
+    aggregation: RobustAggregation = field(metadata=STATIC)
     lies: tuple[LieFunction, ...] = field(default=(), metadata=STATIC)
 
     def exchange(self, message: Any, exchange_id: ExchangeId, state: Any) -> tuple[Any, Any]:
@@ -185,7 +185,7 @@ class RobustMixer(Mixing):
             return messages
 
         messages = [receive(senders) for senders in self.senders]
-        return self.rule.change(messages, message, self.weights, self.most), state
+        return self.aggregation.change(messages, message, self.weights, self.most), state
 
     def _falsify(self, agent: Any, kind: Any, message: Any, exchange_id: ExchangeId) -> Any:
         """Return the false message of a liar for every receiver."""
@@ -211,7 +211,7 @@ def most_weight_of_liars(weights: csr_array, agent: int, liars: int) -> float:
 class RobustReceiver(NamedTuple):
     """Robust mixing of one agent, which has only its own messages and those it receives."""
 
-    rule: RobustRule
+    aggregation: RobustAggregation
     most: float  # weight that the liars can have among its neighbours
 
     def change(self, messages: Sequence[Any], weights: jax.Array, own_index: int) -> Any:
@@ -220,7 +220,7 @@ class RobustReceiver(NamedTuple):
         others = [add_axis(m) for j, m in enumerate(messages) if j != own_index]
         columns = jnp.stack([w for j, w in enumerate(weights) if j != own_index])[:, None]
         most = jnp.full(1, self.most, weights.dtype)
-        change = self.rule.change(others, add_axis(messages[own_index]), columns, most)
+        change = self.aggregation.change(others, add_axis(messages[own_index]), columns, most)
         return jax.tree.map(lambda a: a[0], change)
 
 
@@ -228,19 +228,25 @@ def robust_receiver(network: Network, agent: int) -> RobustReceiver | None:
     """Return the robust mixing of one agent of the network, if it has any."""
     if network.defense is None:
         return None
-    rule = rule_of(network)
-    return RobustReceiver(rule, most_weight_of_liars(network.weights, agent, rule.liars))
+    aggregation = aggregation_of(network)
+    return RobustReceiver(
+        aggregation, most_weight_of_liars(network.weights, agent, aggregation.liars)
+    )
 
 
-def rule_of(network: Network) -> RobustRule:
-    """Return the rule by which agents of this network combine messages."""
-    return RobustRule("mean", 0) if network.defense is None else RobustRule(*network.defense)
+def aggregation_of(network: Network) -> RobustAggregation:
+    """Return the aggregation by which agents of this network combine messages."""
+    return (
+        RobustAggregation("mean", 0)
+        if network.defense is None
+        else RobustAggregation(*network.defense)
+    )
 
 
 def robust_mixer(network: Network) -> RobustMixer:
     """Return the mixer of a network with robust mixing or liars."""
     m, agents = network.weights, network.agents
-    rule = rule_of(network)
+    aggregation = aggregation_of(network)
     neighbours = [m.indices[m.indptr[i] : m.indptr[i + 1]] for i in range(agents)]
     width = max(1, max(map(len, neighbours)) - 1)
     senders = np.tile(np.arange(agents), (width, 1))
@@ -249,7 +255,7 @@ def robust_mixer(network: Network) -> RobustMixer:
         others = row[row != i]
         senders[: len(others), i] = others
         weights[: len(others), i] = m.data[m.indptr[i] : m.indptr[i + 1]][row != i]
-    most = np.array([most_weight_of_liars(m, i, max(rule.liars, 1)) for i in range(agents)])
+    most = np.array([most_weight_of_liars(m, i, max(aggregation.liars, 1)) for i in range(agents)])
     to_device = host_transfer.to_device
     lies = lie_functions(network.lies)
     as_index = lambda number: to_device(number, np.int32)
@@ -257,4 +263,4 @@ def robust_mixer(network: Network) -> RobustMixer:
         (as_index(liar.agent), as_index(lies.index(liar.function))) for liar in network.lies
     )
     tables = to_device(senders, np.int32), to_device(weights), to_device(most)
-    return RobustMixer(*tables, liars, rule, lies)
+    return RobustMixer(*tables, liars, aggregation, lies)

@@ -74,7 +74,7 @@ def _measure(
             **{name: rows.mean(loss, x, y) for name, loss in metrics},
         }
         if problem.lower_level == "personal" and measure == "exact":
-            solved = lower_solution.solve(problem, x, y)
+            solved = lower_solution.solve_lower_level(problem, x, y)
             gap = pytrees.sub(solved.y, y)
             measures |= {"lower_error": pytrees.dot(gap, gap), "solver_error": solved.error}
         if problem.valid.is_sample or rows.is_sample:

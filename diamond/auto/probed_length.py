@@ -18,7 +18,7 @@ from ..core.pytrees import Tree
 from ..core.sampling import Sample
 from ..problem import Objectives
 from .local_solver import run_if
-from .step_rule import FIRST, GROWTH, TINY, StepScalars
+from .step_learning import FIRST, GROWTH, TINY, StepScalars
 
 MOST_PROBES = 30
 NEWTON = 0.5  # limit of the first step, relative to Newton's step on f
