@@ -34,8 +34,8 @@ def child(agents, devices, rank, size, address):
     from diamond.engine.round_program import initial_progress
 
     work, network = speed.problem(agents), diamond.network.ring(agents)
-    alpha = diamond.schedule.power(0.1)
-    eta = diamond.schedule.squared(0.1, alpha)
+    alpha = diamond.schedules.power(0.1)
+    eta = diamond.schedules.squared(0.1, alpha)
     chain = diamond.hypergradient.neumann(10, 1.0)
     method = diamond.diamond(alpha, alpha, eta, eta, 64, chain, order="paper")
     algorithm = jax.tree.map(jnp.asarray, method)

@@ -13,7 +13,7 @@ import sys
 import numpy as np
 
 import diamond
-from diamond import schedule
+from diamond import schedules
 from diamond.config.digits import digits
 from diamond.templates import demo_experiment
 
@@ -48,7 +48,7 @@ def compare(name, problem, network, steps, batch, chain, rounds, every):
 def main():
     print("problem          method   upper loss  stationarity  average metric    samples  us/round")
     network = demo_experiment.make_network()
-    steps = schedule.paper(
+    steps = schedules.paper(
         *demo_experiment.METHODS["DIAMOND"], demo_experiment.METHODS["DIAMOND"][-1]
     )
     compare(
@@ -56,8 +56,8 @@ def main():
     )
     for condition in CONDITIONS:
         quadratic = diamond.gallery.quadratic(9, 10, 20, 200, mu=1.5 / condition, noise=0.5)
-        weights = schedule.squared(3.0, schedule.power(1.0))
-        steps = dict(alpha=schedule.power(0.1 / condition), beta=schedule.power(0.9))
+        weights = schedules.squared(3.0, schedules.power(1.0))
+        steps = dict(alpha=schedules.power(0.1 / condition), beta=schedules.power(0.9))
         steps |= dict(eta=weights, gamma=weights)
         chain = diamond.hypergradient.neumann(10, 1.6)
         name = f"condition {condition}"

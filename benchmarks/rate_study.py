@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond import schedule, theory
+from diamond import schedules, theory
 from diamond.engine.many_runs import simulate_many
 
 FOLDER = Path(__file__).parent.parent / "docs" / "results" / "theory"
@@ -105,12 +105,12 @@ def method(name, alpha, beta, eta, batch=BATCH, terms=TERMS):
     chain = dict(batch=batch, hypergradient=diamond.hypergradient.neumann(terms, L_G))
     if name == "D-SGD":
         steps = {
-            "alpha": schedule.power(alpha, OMEGA, 0.5),
-            "beta": schedule.power(beta, OMEGA, 0.5),
+            "alpha": schedules.power(alpha, OMEGA, 0.5),
+            "beta": schedules.power(beta, OMEGA, 0.5),
         }
         return diamond.dsgd(**steps, **chain)
     weights = eta / alpha**2
-    steps = schedule.paper(alpha, beta / alpha, weights, weights, omega=OMEGA)
+    steps = schedules.paper(alpha, beta / alpha, weights, weights, omega=OMEGA)
     return diamond.diamond(**steps, **chain)
 
 

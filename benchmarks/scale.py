@@ -88,8 +88,8 @@ def ceilings():
 def measured(network, features=FEATURES, terms=TERMS, batch=BATCH, rows=ROWS, devices=None):
     """Seconds an agent-iteration, its compile time, bytes and operations it cannot do without."""
     m, work = network.agents, problem(network.agents, features, rows)
-    alpha = diamond.schedule.power(0.1)
-    eta = diamond.schedule.squared(0.1, alpha)
+    alpha = diamond.schedules.power(0.1)
+    eta = diamond.schedules.squared(0.1, alpha)
     method = diamond.diamond(alpha, alpha, eta, eta, batch, hg.neumann(terms, 1.0), order="paper")
     algorithm = jax.tree.map(jnp.asarray, method)
     backend = select_backend(work, network, batch, "blocks", devices)

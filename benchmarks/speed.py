@@ -58,8 +58,8 @@ def once(function):
 
 
 def ours(problem, network, rounds):
-    alpha = diamond.schedule.power(0.1)
-    eta = diamond.schedule.squared(0.1, alpha)
+    alpha = diamond.schedules.power(0.1)
+    eta = diamond.schedules.squared(0.1, alpha)
     chain = diamond.hypergradient.neumann(handwritten.K, LIPSCHITZ)
     method = diamond.diamond(alpha, alpha, eta, eta, BATCH, chain)
     algorithm = resolve(method, ResolutionContext(problem, network, BATCH, 0)).algorithm

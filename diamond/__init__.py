@@ -9,4 +9,4 @@ as `diamond --help` do not load JAX.
 from ._version import __version__ as __version__
 from .core.lazy_imports import attach_stub
 
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__, ("algorithm", "schedule"))

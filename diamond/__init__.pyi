@@ -1,16 +1,16 @@
 """The public names of the package: read by type checkers, and by `__init__.py`."""
 
-from . import algorithm as algorithm
 from . import algorithms as algorithms
 from . import callbacks as callbacks
 from . import cost as cost
 from . import data as data
 from . import gallery as gallery
 from . import hypergradient as hypergradient
+from . import interface as interface
 from . import network as network
 from . import prox as prox
 from . import report as report
-from . import schedule as schedule
+from . import schedules as schedules
 from . import theory as theory
 from . import torch as torch
 from . import tree as tree

@@ -32,7 +32,7 @@ def choose(
     """
     if not isinstance(steps, Mapping) and steps != "auto":
         raise ValueError(
-            f"steps = {steps!r}: give 'auto', or a mapping such as diamond.schedule.paper(...)"
+            f"steps = {steps!r}: give 'auto', or a mapping such as diamond.schedules.paper(...)"
         )
     given_steps = {} if steps == "auto" else dict(steps)
     if unknown := set(given_steps) - set(arguments):

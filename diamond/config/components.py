@@ -108,7 +108,7 @@ def _call_user_function(function: UserFunction, table: dict[str, Any]) -> tuple[
     if not isinstance(algorithm, Algorithm):
         raise config_error(
             f"{function.name} returned {type(algorithm).__name__}; return an algorithm, a subclass "
-            f"of diamond.algorithm.Method, as diamond.diamond(...) is one",
+            f"of diamond.interface.Method, as diamond.diamond(...) is one",
             "name",
         )
     return algorithm, options

@@ -54,7 +54,7 @@ def parse_schedules(value: Any) -> Any:
 
 
 def _paper(numbers: str, text: str) -> dict[str, Any]:
-    """Build `schedule.paper` from numbers in order."""
+    """Build `schedules.paper` from numbers in order."""
     taken = _parameter_names(step_schedules.paper)
     try:
         given = [float(_require_finite(float(word))) for word in numbers.split(",")]

@@ -5,7 +5,7 @@ The stub, `__init__.pyi`, is the only list of names: type checkers read it, and 
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,16 @@ from .suggestions import did_you_mean
 
 
 def attach_stub(
-    package: str, init_file: str
+    package: str, init_file: str, earlier: Sequence[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of the package with this `__init__.py`.
 
     The stub next to `init_file` has relative imports only, `from .module import name as name` and
-    `from . import module as module`.
+    `from . import module as module`. Modules with `earlier` names exist, and are not listed.
     """
     sources = _read_stub(Path(init_file).with_suffix(".pyi"))
     public = sorted(name for name in sources if not name.startswith("_"))
+    sources |= {name: (name, True) for name in earlier}
 
     def get_attribute(name: str) -> Any:
         if name not in sources:

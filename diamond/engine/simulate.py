@@ -289,7 +289,7 @@ def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) ->
         raise TypeError(
             f"the algorithm is {algorithm!r}: give what its function returns, as in {call}, with "
             f"the brackets, or an object of a class of your own that inherits from "
-            f"diamond.algorithm.Method"
+            f"diamond.interface.Method"
         )
     if as_int("batch", algorithm.batch) < 1:
         raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")

@@ -224,7 +224,7 @@ def number(name: str, value: Any) -> Number:
     if not finite:
         raise ValueError(
             f"{name} = {value!r} must be a finite number without quotes, such as 0.1; a step size "
-            f"may also be a function of the round t, such as diamond.schedule.power(0.3)"
+            f"may also be a function of the round t, such as diamond.schedules.power(0.3)"
         )
     return value * 1.0
 

@@ -113,7 +113,7 @@ def test_interact_takes_no_more_cg_steps_than_y_has_numbers():
 def test_diamond_comes_closer_with_more_rounds():
     """Noise, eq. (5), decaying steps: Theorem 1's regime."""
     q = quad(noise=0.5)
-    steps = diamond.schedule.paper(c_alpha=0.3, c_beta=2.0, c_eta=2.0, c_gamma=2.0)
+    steps = diamond.schedules.paper(c_alpha=0.3, c_beta=2.0, c_eta=2.0, c_gamma=2.0)
     algorithm = diamond.diamond(**steps, batch=2, hypergradient=hg.neumann(12, 1.6))
 
     def error(rounds, seed):

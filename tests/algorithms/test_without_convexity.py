@@ -71,7 +71,7 @@ METHODS = {
     "f2sa": ("optimistic", diamond.f2sa(**GIVEN, lam=400.0)),
     "meha": ("optimistic", diamond.meha(**GIVEN, c=400.0)),
     "bome": ("optimistic", diamond.bome(**GIVEN | {"alpha": 0.01, "beta": 0.02})),
-    "duet": ("smallest", diamond.duet(**GIVEN, mu=diamond.schedule.power(1.0, 10.0, 0.8))),
+    "duet": ("smallest", diamond.duet(**GIVEN, mu=diamond.schedules.power(1.0, 10.0, 0.8))),
 }
 
 

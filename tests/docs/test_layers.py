@@ -12,8 +12,8 @@ pytestmark = pytest.mark.quick
 
 ROOT = Path(diamond.__file__).parent
 
-# Modules that users import, as in `from diamond.schedule import power`.
-PUBLIC = ["algorithm", "callbacks", "cost", "prox", "schedule", "tree"]
+# Modules that users import, as in `from diamond.schedules import power`.
+PUBLIC = ["algorithm", "callbacks", "cost", "prox", "schedule", "tree"]  # two are earlier names
 # From the ground up: a folder imports from those above it in this list, and from itself.
 LAYERS = [
     "_version",

@@ -114,7 +114,7 @@ def ridge():
 @pytest.fixture(scope="module")
 def diverged():
     """The published constants: beta_0 = 79."""
-    steps = diamond.schedule.paper(10, 10, 0.1, 0.1)
+    steps = diamond.schedules.paper(10, 10, 0.1, 0.1)
     algorithm = diamond.diamond(**steps, batch=3, hypergradient=hg.neumann(4, 1.5))
     problem = ridge()
     # The last states before are beyond 1e154, where squares overflow: no warning of that besides.
@@ -148,7 +148,7 @@ def test_divergence_keeps_the_last_good_state(diverged):
 def test_a_second_run_does_not_trace_the_losses_again(diverged):
     problem, _, _ = diverged
     before = len(TRACED)
-    steps = diamond.schedule.paper(0.1, 1, 0.1, 0.1)
+    steps = diamond.schedules.paper(0.1, 1, 0.1, 0.1)
     again = diamond.diamond(**steps, batch=3, hypergradient=hg.neumann(4, 1.7))
     run = diamond.simulate(problem, ring(4), again, 20, seed=1, every=3)
     assert run.rounds == 20 and len(TRACED) == before > 0

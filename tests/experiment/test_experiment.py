@@ -11,7 +11,7 @@ from tiny_experiment import TINY, RecordingListener, run_experiment, tiny
 from typer.testing import CliRunner
 
 import diamond
-from diamond import cli, schedule
+from diamond import cli, schedules
 from diamond.config import schedule_text
 from diamond.config.experiment_file import load, validate
 from diamond.config.options import build_hypergradient
@@ -240,13 +240,13 @@ def test_keys_are_set_in_every_table_of_a_list(folder):
 
 @pytest.mark.parametrize("text, made", [
     (0.25, 0.25),
-    ("power(0.3)", schedule.power(0.3)),
-    ("power(0.3, omega=5, exponent=1/2)", schedule.power(0.3, 5, 0.5)),
-    ("squared(0.1, power(1))", schedule.squared(0.1, schedule.power(1))),
-    ("ramp(power(1), 25)", schedule.ramp(schedule.power(1), 25)),
-    ("scaled(-2, 0.5)", schedule.scaled(-2, 0.5)),
-    ({"name": "power", "c": 0.3}, schedule.power(0.3)),
-    ({"name": "squared", "c": 2, "of": "power(1)"}, schedule.squared(2, schedule.power(1))),
+    ("power(0.3)", schedules.power(0.3)),
+    ("power(0.3, omega=5, exponent=1/2)", schedules.power(0.3, 5, 0.5)),
+    ("squared(0.1, power(1))", schedules.squared(0.1, schedules.power(1))),
+    ("ramp(power(1), 25)", schedules.ramp(schedules.power(1), 25)),
+    ("scaled(-2, 0.5)", schedules.scaled(-2, 0.5)),
+    ({"name": "power", "c": 0.3}, schedules.power(0.3)),
+    ({"name": "squared", "c": 2, "of": "power(1)"}, schedules.squared(2, schedules.power(1))),
 ])  # fmt: skip
 @pytest.mark.quick
 def test_schedules_are_spelled_and_read_back(text, made):
@@ -255,7 +255,7 @@ def test_schedules_are_spelled_and_read_back(text, made):
 
 
 def test_a_function_of_the_users_has_no_spelling():
-    assert schedule_text.format_schedule(schedule.schedule(lambda t: 1 / (1 + t))) is None
+    assert schedule_text.format_schedule(schedules.schedule(lambda t: 1 / (1 + t))) is None
 
 
 @pytest.mark.parametrize("name", ["power(__import__('os'))", "().__class__", "1/0", "power(1)(2)"])

@@ -24,7 +24,7 @@ from beside import HALF
 
 def make(alpha: float | None = None, beta: float | None = None, batch: int = 2):
     order, found = diamond.algorithms.choose("auto", None, alpha=alpha, beta=beta)
-    slower = diamond.schedule.scaled(HALF, found["beta"])
+    slower = diamond.schedules.scaled(HALF, found["beta"])
     estimator = diamond.hypergradient.conjugate_gradient(2)
     return diamond.dsgd(found["alpha"], slower, batch, estimator, order)
 
@@ -62,7 +62,7 @@ def test_it_is_run_by_name_and_its_file_is_remembered(here, monkeypatch):
     again = load(here / "runs" / "a" / "config.toml")
     assert again.algorithm[0].options == one.algorithm[0].options
     assert run_experiment(again, here / "b", RecordingListener())["digest"] == manifest["digest"]
-    built = diamond.dsgd(0.05, diamond.schedule.scaled(0.5, 0.2), 2, None, "paper")
+    built = diamond.dsgd(0.05, diamond.schedules.scaled(0.5, 0.2), 2, None, "paper")
     assert one.algorithm[0].build().schedule_values(3) == built.schedule_values(3)
     at = again.problem.build(), here / "runs" / "a", ResumeOverrides()
     assert check_unchanged(again, *at) == []

@@ -379,7 +379,7 @@ def test_unfitted_levels_are_right_in_the_mean_and_gamma_may_decrease():
     keys = jax.random.split(key(0), 4000)
     decoded = jax.vmap(lambda k: codec.unpack(k, codec.pack(k, a), a))(keys)
     np.testing.assert_allclose(decoded.mean(0), a, atol=5 * float(jnp.abs(a).max()) / 4000**0.5)
-    net = ring(5).through(channels.noise(sigma=0.1), gamma=diamond.schedule.power(1.0, 1.0, 1.0))
+    net = ring(5).through(channels.noise(sigma=0.1), gamma=diamond.schedules.power(1.0, 1.0, 1.0))
     mixer, message = make_mixer(net), Message(jnp.eye(5), jnp.eye(5))
     state = mixer.start([Message(jnp.zeros(5), jnp.zeros(5))])
     first, later = (mixer.exchange(message, ExchangeId(key(0), t), state)[0] for t in (0, 99))

@@ -1,5 +1,6 @@
 """The names of the package: one list, for users and for type checkers."""
 
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -9,9 +10,9 @@ import pytest
 import diamond
 from diamond import catalogue
 
-MODULES = {"algorithm", "algorithms", "callbacks", "cost", "data", "gallery", "hypergradient"}
+MODULES = {"algorithms", "callbacks", "cost", "data", "gallery", "hypergradient"}
 PLUGINS = {point.name for point in entry_points(group="diamond.algorithms")}
-MODULES |= {"network", "prox", "report", "schedule", "theory", "torch", "tree"}
+MODULES |= {"network", "prox", "report", "schedules", "interface", "theory", "torch", "tree"}
 
 
 def test_every_public_name_is_imported_on_first_access():
@@ -37,13 +38,28 @@ def test_every_method_of_the_catalogue_is_a_public_name():
     assert methods <= {*diamond.__all__}
     others = {name for name in diamond.__all__ if hasattr(getattr(diamond, name), "__module__")}
     made_of_files = {
-        n for n in others if getattr(diamond, n).__module__ == f"diamond.algorithms.{n}"
+        n
+        for n in others
+        if re.fullmatch(
+            rf"diamond\.algorithms(\.\w+_methods)?\.{n}", getattr(diamond, n).__module__
+        )
     }
     assert made_of_files == methods - {"solve"}  # `diamond.solve` runs the method of that name
 
 
+@pytest.mark.parametrize("earlier, name", [("schedule", "schedules"), ("algorithm", "interface")])
+def test_earlier_names_of_modules_warn(earlier, name):
+    sys.modules.pop(f"diamond.{earlier}", None)
+    vars(diamond).pop(earlier, None)
+    with pytest.warns(FutureWarning, match=f"diamond.{earlier} is diamond.{name} now"):
+        module = getattr(diamond, earlier)
+    assert {*getattr(diamond, name).__dict__} >= {n for n in vars(module) if n[0].isupper()} > set()
+
+
 def test_public_modules_are_modules():
-    code = "import diamond.schedule; from diamond.prox import box; print(diamond.schedule.power(1))"
+    code = (
+        "import diamond.schedules; from diamond.prox import box; print(diamond.schedules.power(1))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Power(c=1.0")
-    assert diamond.schedule.power is sys.modules["diamond.schedule"].power
+    assert diamond.schedules.power is sys.modules["diamond.schedules"].power

@@ -11,19 +11,19 @@ import jax
 import jax.numpy as jnp
 
 import diamond
-import diamond.algorithm
 import diamond.callbacks
 import diamond.cost
+import diamond.interface
 import diamond.prox
-import diamond.schedule
+import diamond.schedules
 import diamond.tree
 from diamond import Comparison, Diverged, Network, Problem, Run, callbacks, theory, tree
-from diamond.algorithm import Message, Method, Stage
 from diamond.cost import Cost
 from diamond.gallery import Cleaning, Evaluation, MarkovGame, Navigation, Quadratic, quadratic
+from diamond.interface import Message, Method, Stage
 from diamond.network import channels
 from diamond.prox import box, simplex
-from diamond.schedule import Number, Schedule, power
+from diamond.schedules import Number, Schedule, power
 
 METHODS: list[Callable[..., Method]] = [
     diamond.adasdbo,
@@ -129,8 +129,11 @@ def networks() -> list[Network]:
 def schedules() -> dict[str, Schedule | Number]:
     """Step sizes as functions of the round."""
     alpha = power(0.3)
-    steps: dict[str, Schedule | Number] = {**diamond.schedule.paper(0.3, 1.0, 1.0, 1.0)}
-    return steps | {"beta": diamond.schedule.scaled(0.5, alpha), "alpha": diamond.schedule.power(1)}
+    steps: dict[str, Schedule | Number] = {**diamond.schedules.paper(0.3, 1.0, 1.0, 1.0)}
+    return steps | {
+        "beta": diamond.schedules.scaled(0.5, alpha),
+        "alpha": diamond.schedules.power(1),
+    }
 
 
 def files(folder: Path) -> list[Any]:
@@ -193,7 +196,7 @@ def main(folder: Path) -> Comparison:
     assert diamond.solve(problem, network, rounds=1).rounds == 1
     others = theory.Constants, diamond.theory.theorem1, callbacks.mlflow
     assert len(hypergradients) == 2 and len(others) == 3
-    assert diamond.cost.Cost(samples=1).samples == 1 and diamond.algorithm.NETWORKS
+    assert diamond.cost.Cost(samples=1).samples == 1 and diamond.interface.NETWORKS
     assert diamond.algorithms.choose("auto", None, alpha=0.1)[0] == "paper"
     paths: list[Path] = [run.save(folder / "run"), result.save(folder / "compared")]
     loaded = diamond.load(paths[0], problem)

@@ -12,7 +12,7 @@ from commands import command
 from fast_compilation import skip_loss_checks, without_optimizations
 
 import diamond
-from diamond import catalogue, hypergradient, schedule
+from diamond import catalogue, hypergradient, schedules
 from diamond.network import channels
 from diamond.records.run_inputs import check_same
 from diamond.sites.rounds import node as nodes
@@ -163,9 +163,9 @@ def described_run(name):
         estimator = getattr(hypergradient, kind)(*json.loads(options))
         algorithm = diamond.dsgd(0.1, 0.2, 2, estimator)
     elif kind == "step":
-        algorithm = diamond.dsgd(eval(rest, vars(schedule)), 0.2, 2)
+        algorithm = diamond.dsgd(eval(rest, vars(schedules)), 0.2, 2)
     elif kind == "steps":
-        algorithm = diamond.diamond(batch=2, steps=schedule.paper(0.3, 3, 10, 10))
+        algorithm = diamond.diamond(batch=2, steps=schedules.paper(0.3, 3, 10, 10))
     elif kind == "channel":
         network = network.through(eval(rest, vars(channels)))
     elif kind == "links":

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import diamond
-from diamond import catalogue, network, schedule
+from diamond import catalogue, network, schedules
 from diamond.engine.single_device import SingleDevice
 from diamond.engine.single_driver import SingleDriver
 from diamond.metrics.measures import parse_measures
@@ -47,7 +47,7 @@ def method(name, batch, step_size=None, outer_ratio=1.0):
     options = {"batch": batch} if "batch" in taken else {}
     if step_size is not None:
         sizes = {"alpha": step_size / outer_ratio, "beta": step_size, "delta": step_size}
-        options |= {n: schedule.power(c, 1.0, 0.5) for n, c in sizes.items() if n in taken}
+        options |= {n: schedules.power(c, 1.0, 0.5) for n, c in sizes.items() if n in taken}
     return make(**options)
 
 

@@ -23,7 +23,7 @@ def bsa(
 ) -> ComposedAlgorithm:
     """Make `inner` steps of y along g_y, then step x along the hypergradient, on fresh batches.
 
-    `diamond.schedule.bsa` has the paper's decay, (1 + t)^(-1/2). The method is for one agent;
+    `diamond.schedules.bsa` has the paper's decay, (1 + t)^(-1/2). The method is for one agent;
     several agents average x with their neighbours.
     """
     numbers = {"alpha": alpha, "beta": beta}

@@ -20,7 +20,7 @@ def ttsa(
 ) -> ComposedAlgorithm:
     """Step y_{t+1} = y_t - beta_t g_y(x_t, y_t), then x_{t+1} = x_t - alpha_t h(x_t, y_{t+1}).
 
-    `diamond.schedule.ttsa` has the paper's decay: alpha (1 + t)^(-3/5), beta (1 + t)^(-2/5).
+    `diamond.schedules.ttsa` has the paper's decay: alpha (1 + t)^(-3/5), beta (1 + t)^(-2/5).
     """
     numbers = {"alpha": alpha, "beta": beta}
     parts = implicit(hypergradient), "plain", "gossip local"

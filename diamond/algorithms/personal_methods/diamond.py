@@ -29,7 +29,7 @@ def diamond(
         u_t = sum_j M_ij u_{j,t-1} + p_t - p_{t-1}
         x_{t+1} = sum_j M_ij x_{j,t} - alpha_t u_t,    y_{t+1} = y_t - beta_t v_t
 
-    with h the hypergradient. `diamond.schedule.paper` has the paper's four schedules. Without a
+    with h the hypergradient. `diamond.schedules.paper` has the paper's four schedules. Without a
     lower level this is GT-STORM.
 
     Args:
