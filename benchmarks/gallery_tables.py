@@ -14,7 +14,9 @@ def write(results, page):
     for name, methods in results.items():
         marks = rf"(<!-- table {re.escape(name)} -->\n).*?(<!-- end -->)"
         lines = table(name, methods)
-        text = re.sub(marks, lambda match: f"{match[1]}{lines}{match[2]}", text, flags=re.S)
+        text = re.sub(
+            marks, lambda match, lines=lines: f"{match[1]}{lines}{match[2]}", text, flags=re.S
+        )
     page.write_text(text)
 
 

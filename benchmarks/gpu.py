@@ -108,7 +108,7 @@ def wide():
         seconds = best(run) / count
         rate = 2 * 64 * 2 * 256 * ((7 + depth) * layers - 2 * first) / seconds
         row = f"{precision:9} {1e3 * seconds:10.2f} {rate / 1e12:9.0f}"
-        share = lambda top: f"{100 * rate / top:5.0f} % of {top / 1e12:.0f}"
+        share = lambda top, rate=rate: f"{100 * rate / top:5.0f} % of {top / 1e12:.0f}"
         print(f"{row} {share(batched):>24} {share(square):>23}", flush=True)
 
 

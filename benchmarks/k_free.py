@@ -33,7 +33,7 @@ def compare(name, problem, network, steps, batch, chain, rounds, every):
             for seed in SEEDS
         ]
         tail = len(runs[0]["round"]) // 5
-        late = lambda key: np.mean([run[key][-tail:].mean() for run in runs])
+        late = lambda key, runs=runs, tail=tail: np.mean([run[key][-tail:].mean() for run in runs])
         average = np.mean([run["metric"][1:].mean() for run in runs])
         samples, seconds = (
             np.mean([run[key][-1] for run in runs]) for key in ("samples", "seconds")

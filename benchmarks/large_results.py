@@ -114,7 +114,9 @@ def cleaning(options):
         channels = options.channels or default
         problem = diamond.gallery.network_cleaning(*rows, corrupted=0.4, channels=channels)
         first = []
-        note = lambda entry: first.append(time.perf_counter() - begun) or show(entry)
+        note = lambda entry, begun=begun, first=first: (
+            first.append(time.perf_counter() - begun) or show(entry)
+        )
         run = diamond.solve(
             problem,
             diamond.network.ring(agents),

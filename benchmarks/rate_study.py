@@ -191,7 +191,9 @@ def effects(scale):
     def go(what, value, network, agents=AGENTS, **options):
         for name in EXPONENTS:
             (runs,) = histories([method(name, *SAME, **options)], scale, network, agents)
-            late = lambda key: float(np.mean([run[key][scale[2] // 2 :].mean() for run in runs]))
+            late = lambda key, runs=runs: float(
+                np.mean([run[key][scale[2] // 2 :].mean() for run in runs])
+            )
             row = {
                 "what": what,
                 "value": value,

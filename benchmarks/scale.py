@@ -98,7 +98,7 @@ def measured(network, features=FEATURES, terms=TERMS, batch=BATCH, rows=ROWS, de
     begun = time.perf_counter()
     jax.block_until_ready(go(0))
     compiling, count = time.perf_counter() - begun, 1
-    while (took := best(lambda: go(count), 1)) < 0.3 and count < 4000:
+    while (took := best(lambda count=count: go(count), 1)) < 0.3 and count < 4000:
         count *= 4
     seconds = min(took, best(lambda: go(count))) / count
     depth = diamond.cost.total(backend.gather(go(count).spent))[0, 2] / (2 * batch * count)

@@ -336,7 +336,10 @@ class CentralSolver:
             for _ in range(100 * self.has_lower):
                 value, slope = self.lower_slope(x, y, group)
                 step = np.linalg.solve(self.hessian(x, y, group), slope)
-                gain, loss_at = float(slope @ step), lambda s: self.lower(x, y - s * step, group)
+                gain, loss_at = (
+                    float(slope @ step),
+                    lambda s, group=group, step=step, y=y: self.lower(x, y - s * step, group),
+                )
                 shares = 0.5 ** np.arange(30)
                 share = next((s for s in shares if loss_at(s) <= value - 0.1 * s * gain), 0.0)
                 y = y - share * step

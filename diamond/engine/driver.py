@@ -125,7 +125,7 @@ class Driver:
         state = self.progress.state
         x, y = self.backend.gather((state.x, state.y))
         for i, steps in enumerate(self.steps):
-            point = jax.tree.map(lambda a: a[i], (x, y)) if self.backend.lanes else (x, y)
+            point = jax.tree.map(lambda a, i=i: a[i], (x, y)) if self.backend.lanes else (x, y)
             steps.reestimate(point[0], point[1], self.t, forget)
         self._combine()
         self._charge()

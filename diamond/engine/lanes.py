@@ -213,7 +213,7 @@ class LaneDriver(Driver):
         """Warn of the runs that have ended where they began."""
         for i, recorder in enumerate(self.recorders):
             if self.is_active(i):
-                x = jax.tree.map(lambda a: a[i], self.progress.state.x)
+                x = jax.tree.map(lambda a, i=i: a[i], self.progress.state.x)
                 recorder.warn_of_standstill(x, f"seed {self.seeds[i]}")
 
 

@@ -147,9 +147,9 @@ def _begin_epoch(
             continue
         sources = [j for j in epoch.neighbours(agent) if j in before.members]
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(everyone.state.x)]
-        x, y = jax.tree.map(lambda a: a[place], (fresh.state.x, fresh.state.y))
+        x, y = jax.tree.map(lambda a, place=place: a[place], (fresh.state.x, fresh.state.y))
         begun = algorithm.init(mean_point([[leaf[j] for leaf in leaves] for j in sources], x), y)
-        state = jax.tree.map(lambda a, own: a.at[place].set(own), state, begun)
+        state = jax.tree.map(lambda a, own, place=place: a.at[place].set(own), state, begun)
         join_bytes += len(sources) * sum(leaf[0].nbytes for leaf in leaves)
     shapes = [jax.tree.map(jnp.shape, tree) for tree in (state, fresh.state)]
     if shapes[0] != shapes[1]:

@@ -264,7 +264,9 @@ def run_round(
         if stage.repeats == 1:
             after = exchange(stage_index, first if has_several_exchanges else None, after)
         else:
-            repeat = lambda k, after: exchange(stage_index, first + k, after)
+            repeat = lambda k, after, first=first, stage_index=stage_index: exchange(
+                stage_index, first + k, after
+            )
             after = jax.lax.fori_loop(0, stage.repeats, repeat, after)
         first += stage.repeats
     if (skips := mixer.skips) is not None:

@@ -80,7 +80,7 @@ def _solve_in_sequence(
         return solution.y, solution
 
     _, solution = jax.lax.scan(step, y, jax.tree.map(lambda *a: jnp.stack(a), *xs))
-    return [jax.tree.map(lambda a: a[k], solution) for k in range(len(xs))]
+    return [jax.tree.map(lambda a, k=k: a[k], solution) for k in range(len(xs))]
 
 
 def measure_exactly(

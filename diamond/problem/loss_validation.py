@@ -65,7 +65,9 @@ def check_losses(problem: Any) -> int:
     tolerance = TOLERANCE if problem.has_lower_solution else NETWORK_TOLERANCE
     for name, values in values_by_name.items():
         loss, part = checked[name]
-        evaluate_twice = lambda agent: _evaluate_twice(loss, x, y, rows[part], agent)
+        evaluate_twice = lambda agent, loss=loss, part=part: _evaluate_twice(
+            loss, x, y, rows[part], agent
+        )
         _check_average(name, problem.loaded_agents, values, y, tolerance, evaluate_twice)
     if not has_gradient:
         raise ValueError(

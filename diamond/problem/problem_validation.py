@@ -72,7 +72,8 @@ def check_start(start: Any) -> tuple[Tree, Tree]:
         return host_transfer.to_device(leaf) if leaf.weak_type else leaf
 
     x, y = (
-        jax.tree.map(lambda leaf: as_strong_type(n, leaf), part) for n, part in zip("xy", start)
+        jax.tree.map(lambda leaf, n=n: as_strong_type(n, leaf), part)
+        for n, part in zip("xy", start)
     )
     for name, part in (("x0", x), ("y0", y)):
         if part is not None and not jax.tree.leaves(part):

@@ -104,7 +104,7 @@ def tune_cases(
         start = time.perf_counter()
         with Progress(console=console) as bar:
             task = bar.add_task(name, total=count)
-            advance = lambda n: bar.advance(task, n)
+            advance = lambda n, task=task: bar.advance(task, n)
             tuned = tune_case(case, scale, out / "trials", folder, advance)
         command = f"diamond tune {name} --scale {scale.name}"
         device, seconds = jax.devices()[0].device_kind, time.perf_counter() - start

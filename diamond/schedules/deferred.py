@@ -127,7 +127,7 @@ class ResolutionContext:
         results = []
         for group in self.groups:
             rows = partial(self.problem.objectives, agents=group)
-            point_of_group = jax.tree.map(lambda a: a[group], point)
+            point_of_group = jax.tree.map(lambda a, group=group: a[group], point)
             results.append(
                 jax.tree.map(np.asarray, measure(rows, point_of_group, jnp.asarray(group)))
             )

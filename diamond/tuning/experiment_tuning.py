@@ -77,7 +77,7 @@ class Tuning:
         trials: list[list[Trial]] = [[] for _ in settings]
         for network in experiment.network:
 
-            def trial_request(part: Component, seed: int) -> TrialRequest:
+            def trial_request(part: Component, seed: int, network: Any = network) -> TrialRequest:
                 fields = {
                     "network": [network],
                     "algorithm": [part],

@@ -55,10 +55,10 @@ def test_under_vmap_each_has_its_own():
 
     result = jax.jit(jax.vmap(newton))(points)
     for i in range(3):
-        x, y = jax.tree.map(lambda a: a[i], points), Y
+        x, y = jax.tree.map(lambda a, i=i: a[i], points), Y
         for _ in range(3):
             y = jax.tree.map(lambda y, g: y - g, y, jax.grad(loss, 1)(x, y))
-        close(jax.tree.map(lambda a: a[i], result), y)
+        close(jax.tree.map(lambda a, i=i: a[i], result), y)
 
 
 def test_a_value_that_does_not_move_at_all():

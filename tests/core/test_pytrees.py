@@ -47,6 +47,6 @@ def test_classes_with_the_same_fields_are_never_taken_for_each_other():
     made = [diamond.dsgd(0.1, 0.1), diamond.gt_sgd(0.1, 0.1)]
     assert jax.tree.structure(made[0]) != jax.tree.structure(made[1])
     for _ in range(50):  # by chance, JAX's own confuse one in fifty
-        program = jax.jit(lambda a: 1.0 if isinstance(a, one) else 2.0)
+        program = jax.jit(lambda a, one=one: 1.0 if isinstance(a, one) else 2.0)
         assert (program(one(0.0)), program(other(0.0))) == (1.0, 2.0)
         one, other = pair(pytrees.pytree)

@@ -18,8 +18,8 @@ from diamond.metrics import measures
 
 README = ROOT / "README.md"
 WORDS = 22_750  # of all guides together
-SUBMODULES = ["algorithm", "callbacks", "cost", "data", "data.partition", "gallery"]
-SUBMODULES += ["hypergradient", "network", "network.channels", "prox", "report", "schedule"]
+SUBMODULES = ["interface", "callbacks", "cost", "data", "data.partition", "gallery"]
+SUBMODULES += ["hypergradient", "network", "network.channels", "prox", "report", "schedules"]
 SUBMODULES += ["theory", "torch", "tree"]
 
 

@@ -94,13 +94,13 @@ def test_y_star_is_the_minimizer_that_scipy_finds(curved):
     objectives = problem.objectives()
     for i in range(3):
         objectives_of_agent = agent_of(objectives, i)
-        x, y = jax.tree.map(lambda a: a[i], (run.last_x, run.last_y))
+        x, y = jax.tree.map(lambda a, i=i: a[i], (run.last_x, run.last_y))
         solution = jax.jit(lower_solution.solve_lower_level)(objectives_of_agent, x, y)
         rows = problem.rows["train"][i]
-        value = jax.jit(lambda w: problem.lower(x, {"w": w}, rows))
+        value = jax.jit(lambda w, rows=rows, x=x: problem.lower(x, {"w": w}, rows))
         gradient = jax.jit(jax.grad(value))
-        slope = lambda w: np.asarray(gradient(w))
-        best = minimize(lambda w: float(value(w)), np.zeros(3), jac=slope, tol=1e-12)
+        slope = lambda w, gradient=gradient: np.asarray(gradient(w))
+        best = minimize(lambda w, value=value: float(value(w)), np.zeros(3), jac=slope, tol=1e-12)
         np.testing.assert_allclose(solution.y["w"], best.x, atol=1e-8)
         np.testing.assert_allclose(slope(solution.y["w"]), 0, atol=1e-12)
         assert 0 <= solution.error < 4e-11
@@ -130,8 +130,10 @@ def test_the_gradient_is_that_of_the_solved_problem(curved):
         losses = []
         for i in range(3):
             objectives_of_agent, w = agent_of(objectives, i), jnp.zeros(3)
-            g = lambda w: objectives_of_agent.g(x, {"w": w}, None)
-            step = lambda w, _: (w - jnp.linalg.solve(jax.hessian(g)(w), jax.grad(g)(w)), None)
+            g = lambda w, objectives_of_agent=objectives_of_agent: objectives_of_agent.g(
+                x, {"w": w}, None
+            )
+            step = lambda w, _, g=g: (w - jnp.linalg.solve(jax.hessian(g)(w), jax.grad(g)(w)), None)
             losses.append(
                 objectives_of_agent.f(x, {"w": jax.lax.scan(step, w, length=40)[0]}, None)
             )

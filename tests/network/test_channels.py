@@ -172,9 +172,9 @@ def test_dense_and_sparse_links_are_the_same_through_channels():
         mixer = LossyMixer(link_mixer(net, dense), net.channels, 1.0, 6)
         shapes = Message(jnp.zeros(3), jnp.zeros(2))
         inputs = message, mixer.start([shapes])
-        change, _ = jax.jit(lambda a, state: mixer.exchange(a, ExchangeId(key(4), 2), state))(
-            *inputs
-        )
+        change, _ = jax.jit(
+            lambda a, state, mixer=mixer: mixer.exchange(a, ExchangeId(key(4), 2), state)
+        )(*inputs)
         changes.append(change)
     for a, b in zip(jax.tree.leaves(changes[0]), jax.tree.leaves(changes[1])):
         np.testing.assert_allclose(a, b, atol=1e-13)
@@ -237,7 +237,7 @@ def predicted(q, quiet, method, sigma, gamma):
             into_x = blank[0]._replace(x=gamma * unit), blank[1]
             # u gets the noise and remembers it, to take it away in the next round.
             memory = blank[0].memory._replace(x=gamma * unit)
-            heard = jax.tree.map(lambda z: unit, blank[1].heard)
+            heard = jax.tree.map(lambda z, unit=unit: unit, blank[1].heard)
             into_u = blank[0]._replace(memory=memory), blank[1]._replace(heard=heard)
             columns += [ravel_pytree(into_x)[0], ravel_pytree(into_u)[0]]
     b = np.asarray(jnp.stack(columns, 1))

@@ -104,7 +104,9 @@ def written_out(network, exchanges, rounds, slow, arcs=lambda t: None):
         for count, early in exchanges:
             cost = links.latency + 8 * count / links.rate / (1 - links.loss)
             begin = times if early else times + busy
-            heard = lambda i: [begin[j] + cost[e] for (j, k), e in arcs_of_round.items() if k == i]
+            heard = lambda i, arcs_of_round=arcs_of_round, begin=begin, cost=cost: [
+                begin[j] + cost[e] for (j, k), e in arcs_of_round.items() if k == i
+            ]
             times = np.array([max([times[i] + busy[i], *heard(i)]) for i in range(m)])
     return times.max()
 

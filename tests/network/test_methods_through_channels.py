@@ -58,7 +58,7 @@ def test_every_method_goes_through_every_channel():
     for name, options in ((name, one) for name, several in OPTIONS.items() for one in several):
         mixer = make_mixer(ring(4).through(getattr(channels, name)(**options)))
 
-        def one_round(stages):
+        def one_round(stages, mixer=mixer):
             first = state = mixer.start(shapes)
             changes = []
             for number, message in enumerate(stages):

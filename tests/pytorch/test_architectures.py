@@ -170,13 +170,15 @@ def test_value_gradient_and_product_agree_with_torch(name, float32):
     data = [inputs.numpy(), labels.numpy()]
     values, slopes, products = jax.jit(jax.vmap(evaluate))(points, directions, *data)
     for agent in range(AGENTS):
-        select = lambda tree: jax.tree.map(lambda a: a[agent], tree)
+        select = lambda tree, agent=agent: jax.tree.map(lambda a: a[agent], tree)
         # The order of the leaves is that of the names in the module, not of JAX.
         point = {name: points[name][agent] for name in params}
         value, slope, product = torch_answer(
             module, point, select(directions), inputs[agent], labels[agent]
         )
-        flat = lambda tree: np.concatenate([np.ravel(tree[name][agent]) for name in params])
+        flat = lambda tree, agent=agent: np.concatenate(
+            [np.ravel(tree[name][agent]) for name in params]
+        )
         assert values[agent] == pytest.approx(value, abs=TOLERANCE)
         for ours, theirs in ((flat(slopes), slope), (flat(products), product)):
             assert np.linalg.norm(ours - theirs) <= TOLERANCE * np.linalg.norm(theirs)

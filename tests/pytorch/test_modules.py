@@ -162,7 +162,7 @@ def test_weights_go_back_into_the_module():
         loaded = module.load_state_dict(diamond.torch.state_dict(run.y, agent), strict=False)
         assert not loaded.unexpected_keys and not loaded.missing_keys
         a = np.random.default_rng(0).normal(size=(5, 4))
-        y = jax.tree.map(lambda a: a[agent], run.y)
+        y = jax.tree.map(lambda a, agent=agent: a[agent], run.y)
         ours = diamond.torch.functional(small_module())[1](y, a)
         np.testing.assert_allclose(module(torch.tensor(a)).detach(), ours, rtol=1e-12)
     np.testing.assert_array_equal(diamond.torch.state_dict(y, None)["0.bias"], y["0.bias"])

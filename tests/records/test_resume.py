@@ -98,7 +98,7 @@ def test_two_dozen_kills_leave_no_trace(undisturbed, tmp_path, monkeypatch):
                 except Killed:
                     kills += 1
         seen = []
-        watch = RecordingListener(lambda entries: seen.append(entries[-1]["round"]))
+        watch = RecordingListener(lambda entries, seen=seen: seen.append(entries[-1]["round"]))
         after = run_experiment(experiment, path, watch, problem=problem)
         resumed.add(seen[0])
         assert after["digest"] == manifest["digest"] and after["status"] == "finished"
@@ -142,7 +142,7 @@ def test_a_torn_checkpoint_is_detected_and_the_one_before_it_used(undisturbed, t
         (path / "metrics.jsonl").write_bytes(lines)
         file.write_bytes(content)
         seen = []
-        watch = RecordingListener(lambda entries: seen.append(entries[-1]["round"]))
+        watch = RecordingListener(lambda entries, seen=seen: seen.append(entries[-1]["round"]))
         after = run_experiment(experiment, path, watch, problem=problem)
         assert seen[0] == 9 and after["digest"] == manifest["digest"]
         assert any(
@@ -198,7 +198,7 @@ def test_steps_that_chose_themselves_are_kept(tmp_path):
         for stop in (10, 25, 30):
             with pytest.raises(KeyboardInterrupt):
                 run_experiment(
-                    experiment, tmp_path / "run", watch, lambda: seen[-1] == stop, problem
+                    experiment, tmp_path / "run", watch, lambda stop=stop: seen[-1] == stop, problem
                 )
         after = run_experiment(experiment, tmp_path / "run", problem=problem)
     assert after["digest"] == expected["digest"]
@@ -224,7 +224,7 @@ def test_a_run_that_rolls_back_is_resumed_too(tmp_path, monkeypatch):
         for stop in (60, 120, 420, 840):
             path = tmp_path / str(stop)
             with pytest.raises(KeyboardInterrupt):
-                run_experiment(experiment, path, watch, lambda: seen[-1] == stop, problem)
+                run_experiment(experiment, path, watch, lambda stop=stop: seen[-1] == stop, problem)
             with monkeypatch.context() as patch, pytest.raises(Killed):
                 kill_after(patch, int(random.integers(0, 4)), random.random())
                 run_experiment(experiment, path, problem=problem)

@@ -429,7 +429,7 @@ def test_figures_show_what_their_axes_say(monkeypatch):
                 along = words[axis.get_xlabel()]
                 shown = saved_figures.plotted_lines(axis)
                 for line, both in trials.items():
-                    mean = lambda key: np.mean([t["history"][key] for t in both], axis=0)
+                    mean = lambda key, both=both: np.mean([t["history"][key] for t in both], axis=0)
                     np.testing.assert_allclose(shown[line.label], [mean(along), mean(key)])
     drawn = [[words[axis.get_xlabel()] for axis in figure.axes] for figure in figures_seen]
     assert {*drawn[0]} == {"round"} and drawn[1][:3] == ["round", "samples", "seconds"]

@@ -191,7 +191,7 @@ def test_no_certificate_and_no_tls_are_refused(places):
     )
     for options in ({"ssl": nameless, "server_hostname": name}, {}):
 
-        async def attempt():
+        async def attempt(options=options):
             async with running_site(two):
                 reader, writer = await asyncio.open_connection(host, int(port), **options)
                 try:

@@ -72,7 +72,7 @@ def test_killed_at_any_exchange_it_ends_in_the_same_bits(name, tmp_path, monkeyp
         for n in instants:  # of the agent in the middle, of some 90 to 220
             cluster, seen = Cluster(tmp_path / str(n), agents=team), count()
 
-            def on_instant(agent, label):
+            def on_instant(agent, label, n=n, seen=seen):
                 if agent == 1 and next(seen) == n:
                     raise Killed
 

@@ -95,6 +95,6 @@ def check_bits(cluster, found):
     for i, progress in enumerate(found):
         costs = [run.costs[name][i] for name in cost_counter.Cost._fields]
         np.testing.assert_array_equal(cost_counter.total(progress.spent), costs)
-        wanted = jax.tree.map(lambda a: np.asarray(a)[i], run.state)
+        wanted = jax.tree.map(lambda a, i=i: np.asarray(a)[i], run.state)
         for a, b in zip(jax.tree.leaves(wanted), jax.tree.leaves(progress.state), strict=True):
             np.testing.assert_array_equal(a, np.asarray(b))

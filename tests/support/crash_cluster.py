@@ -88,7 +88,7 @@ class Cluster:
                 self.sign.get(number),
             )
             node = self.kinds.get(number, Mortal)(*fixed, run_inline, sign=sign)
-            node.cluster, node.on_round = self, lambda _: self.record_outbox(node)
+            node.cluster, node.on_round = self, lambda _, node=node: self.record_outbox(node)
             self.wire.nodes[number] = node
             task = self.tasks[number] = asyncio.ensure_future(node.run())
             await asyncio.wait([task])

@@ -348,7 +348,7 @@ class StageOfVariables(LearnableStage):
         """Yield name, communication rule and inputs of the rule for every variable."""
         directions = Point() if estimate is None else estimate[0]
         for name, v in self.variables.items():
-            get = lambda point: getattr(point, name)
+            get = lambda point, name=name: getattr(point, name)
             s, memory, d, old = map(get, (state, state.memory, directions, state.old))
             optimizer_state = None
             if v.optimizer is not None:
@@ -387,7 +387,7 @@ class StageOfVariables(LearnableStage):
         for name, rule, inputs in self._rule_inputs(state, estimate, t):
             if inputs.d is None:  # moved before
                 continue
-            select = lambda m: Message(m.average.get(name), m.total.get(name))
+            select = lambda m, name=name: Message(m.average.get(name), m.total.get(name))
             moved[name], rule_state = rule.incoming(inputs, select(sent), select(change))
             if inputs.optimizer is not None:
                 direction = rule.step_direction(inputs, select(sent), select(change))

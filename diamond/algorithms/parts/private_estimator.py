@@ -205,7 +205,7 @@ class PrivateDirections(NamedTuple):
             if part == 0 and not set(self.names) & set(directions.directions.upper_variables):
                 continue
 
-            def row_direction(row: jax.Array) -> Point:
+            def row_direction(row: jax.Array, part: Any = part) -> Point:
                 where = Sample(row[None], row[None], row[None], None, sample.bits)
                 parts = [directions.upper_and_lower_parts(p, where)[:2] for p in points]
                 found = [pair[part] for pair in parts]

@@ -68,7 +68,7 @@ class RobustAggregation(NamedTuple):
                 parts = [leaves[i] for leaves in received]
                 changes[i] = self._combine(parts, leaf, weights, most, norms=True)
         for places in numbers.values():
-            stack = lambda leaves: jnp.stack([leaves[i] for i in places], axis=-1)
+            stack = lambda leaves, places=places: jnp.stack([leaves[i] for i in places], axis=-1)
             parts = [stack(leaves) for leaves in received]
             change = self._combine(parts, stack(own_leaves), weights, most, norms=False)
             for k, i in enumerate(places):
@@ -178,7 +178,7 @@ class RobustMixer(Mixing):
             pick = lambda a: a.at[senders].get(mode="promise_in_bounds")
             messages = jax.tree.map(pick, message)
             for agent, false in lies:
-                choose = lambda a, b: jnp.where(
+                choose = lambda a, b, agent=agent: jnp.where(
                     (senders == agent).reshape(-1, *[1] * (a.ndim - 1)), b, a
                 )
                 messages = jax.tree.map(choose, messages, false)

@@ -117,13 +117,25 @@ def _round_programs(agent: Agent) -> list[str]:
         sample = jax.eval_shape(blocks, agent.key, t, t, rows)
 
         def compute_stage(
-            algorithm: Any, problem: Objectives, state: Any, t: Any, sample: Any
+            algorithm: Any,
+            problem: Objectives,
+            state: Any,
+            t: Any,
+            sample: Any,
+            stage_index: Any = stage_index,
         ) -> Any:
             stage = algorithm.stages[stage_index]
             estimate, cost = stage.estimate(problem, state, t, sample)
             return estimate, stage.outgoing(state, estimate, t), cost
 
-        def finish_stage(algorithm: Any, state: Any, estimate: Any, message: Any, t: Any) -> Any:
+        def finish_stage(
+            algorithm: Any,
+            state: Any,
+            estimate: Any,
+            message: Any,
+            t: Any,
+            stage_index: Any = stage_index,
+        ) -> Any:
             return algorithm.stages[stage_index].update(state, estimate, message, message, t)
 
         estimate, mixed, _ = jax.eval_shape(compute_stage, algorithm, problem, state, t, sample)
