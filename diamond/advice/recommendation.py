@@ -232,11 +232,14 @@ def advise(
         The advice.
     """
     batch, pilot, seed = as_int("batch", batch, 1), as_int("pilot", pilot, 1), as_int("seed", seed)
-    kind = problem.lower_level, problem.agents, network.kind
     is_network = problem.lower_level != "none" and not problem.has_lower_solution
     if target is not None and not is_network and target <= 0:
         raise ValueError(f"target = {target:g}: a metric is above 0; give a target above 0")
-    algorithms = methods_to_try(*kind, is_network) if algorithms is None else algorithms
+    algorithms = (
+        methods_to_try(problem.lower_level, problem.agents, network.kind, is_network)
+        if algorithms is None
+        else algorithms
+    )
     algorithms_by_label = (
         algorithms if isinstance(algorithms, Mapping) else build_algorithms(algorithms, batch)
     )
@@ -248,8 +251,15 @@ def advise(
         target_loss = loss_target(runs) if target is None else target
         prospects = [_network_prospect(name, run, target_loss) for name, run in runs.items()]
         facts = network_facts(problem, runs)
-        mixing = network.diameter, network.rounds_to_mix()
-        return Advice(None, *mixing, target_loss, prospects, network_facts=facts, horizon=pilot)
+        return Advice(
+            None,
+            network.diameter,
+            network.rounds_to_mix(),
+            target_loss,
+            prospects,
+            network_facts=facts,
+            horizon=pilot,
+        )
     final_metrics = {name: _final_metric(run) for name, run in runs.items()}
     lowest = min(final_metrics.values())
     if not math.isfinite(lowest):
@@ -284,9 +294,20 @@ def advise(
     current = _make_topology(network, best)
     alternatives.sort(key=lambda other: other.network_seconds)
     topologies = [current, *alternatives] if network.links is not None else []
-    measured = constants, network.diameter, network.rounds_to_mix(), target_metric
-    suite, horizon = standings.closest_suite(*kind), CREDIBLE_FACTOR * pilot
-    return Advice(*measured, prospects, topologies, suite, horizon=horizon)
+    suite, horizon = (
+        standings.closest_suite(problem.lower_level, problem.agents, network.kind),
+        CREDIBLE_FACTOR * pilot,
+    )
+    return Advice(
+        constants,
+        network.diameter,
+        network.rounds_to_mix(),
+        target_metric,
+        prospects,
+        topologies,
+        suite,
+        horizon=horizon,
+    )
 
 
 def methods_to_try(level: str, agents: int, kind: str, is_network: bool = False) -> list[str]:
@@ -385,9 +406,16 @@ def _extrapolate_costs(name: str, run: Run, final_metric: float, rounds: float) 
     first_costs, last_costs = ({k: run.history[k][i] for k in columns} for i in (0, -1))
     extrapolate = lambda k: first_costs[k] + (last_costs[k] - first_costs[k]) / run.rounds * rounds
     network_seconds = extrapolate("network_seconds") if "network_seconds" in first_costs else None
-    costs = extrapolate("samples"), extrapolate("bytes"), network_seconds
     learned = {k: float(run.history[k][-1]) for k in LEARNED_COLUMNS if k in run.history}
-    return Prospect(name, learned, final_metric, rounds, *costs)
+    return Prospect(
+        name,
+        learned,
+        final_metric,
+        rounds,
+        extrapolate("samples"),
+        extrapolate("bytes"),
+        network_seconds,
+    )
 
 
 def _try_topology(

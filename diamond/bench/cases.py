@@ -51,8 +51,9 @@ def define_case(
     def decorate(make: Callable[[], tuple[Problem, Network]]) -> BenchmarkCase:
         name = make.__name__.replace("_", "-")
         kind = "symmetric" if topology not in ("one way", "changing") else "balanced"
-        fields = title, make, rounds, batch, topology, level, kind, {"case": name}
-        return BenchmarkCase(name, *fields, tables_fit)
+        return BenchmarkCase(
+            name, title, make, rounds, batch, topology, level, kind, {"case": name}, tables_fit
+        )
 
     return decorate
 

@@ -108,9 +108,17 @@ def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) 
             for algorithm, numbers in settings
             for seed in seeds
         ]
-        inputs = lambda: problem, network, requests, rounds, measured
         options: dict[str, Any] = {"measure": "loss", "backends": backends}
-        trials = cached_trials(*inputs, folder / "trials", lambda count: None, **options)
+        trials = cached_trials(
+            lambda: problem,
+            network,
+            requests,
+            rounds,
+            measured,
+            folder / "trials",
+            lambda count: None,
+            **options,
+        )
         return split_by_candidate(trials, len(seeds))
 
     results = tune(

@@ -143,8 +143,16 @@ def _read_file(path: str, columns: Columns, width: int | None) -> Dataset:
     """Read the rows of one file."""
     kind, real, hashed = Path(path).suffix, columns.real, columns.hashed
     if kind in TABLE_READERS:
-        used = columns.features, hashed, columns.text, columns.missing
-        return TABLE_READERS[kind](path, columns.label, columns.site, real, *used)
+        return TABLE_READERS[kind](
+            path,
+            columns.label,
+            columns.site,
+            real,
+            columns.features,
+            hashed,
+            columns.text,
+            columns.missing,
+        )
     if columns.features is not None:
         raise data.DataError(f"{path}: its columns have no names; leave features out")
     if hashed and kind != ".npz":

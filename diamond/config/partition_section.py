@@ -162,9 +162,15 @@ def partition_rows(
         )
         notes += [f"{empty} of the {hashed} features of {text} {NO_WORDS}"] if empty else []
     classes = first_source.classes
-    description = len(classes), names, sites, notes, classes
     return Partition(
-        rows_by_part["train"], rows_by_part["valid"], rows_by_part.get("test"), *description
+        rows_by_part["train"],
+        rows_by_part["valid"],
+        rows_by_part.get("test"),
+        len(classes),
+        names,
+        sites,
+        notes,
+        classes,
     )
 
 

@@ -64,8 +64,9 @@ def npz(path: str | Path, real: bool = False, missing_values: MissingValues = "r
     encode_labels = lambda labels: labels if real else encode(labels, classes, path)
     test = None
     if "test_features" in arrays:
-        test_arrays = arrays["test_features"], arrays["test_labels"]
-        test_rows, test_labels = _check_arrays(*test_arrays, path, real, treatment)
+        test_rows, test_labels = _check_arrays(
+            arrays["test_features"], arrays["test_labels"], path, real, treatment
+        )
         if test_rows.shape[1:] != rows.shape[1:]:
             raise DataError(
                 f"{path}: test_features of shape {test_rows.shape[1:]}, features of "

@@ -75,7 +75,6 @@ def simulate_many(
     known_backends = {} if backends is None else backends
 
     def simulate_alone(algorithm: Algorithm, seed: int) -> Outcome:
-        run_inputs = problem, network, algorithm, rounds, seed, every, sampling
         key = id(problem), id(network), algorithm.batch, sampling, memory
         if key not in known_backends:
             known_backends[key] = SingleDevice(
@@ -84,7 +83,15 @@ def simulate_many(
         with warnings.catch_warnings():  # trials may well have steps that are too small
             warnings.filterwarnings("ignore", "x stands still", RuntimeWarning)
             run, diverged = _simulate_alone(
-                *run_inputs, backend=known_backends[key], measure=measure
+                problem,
+                network,
+                algorithm,
+                rounds,
+                seed,
+                every,
+                sampling,
+                backend=known_backends[key],
+                measure=measure,
             )
         return Outcome(run.history, diverged)
 
@@ -103,8 +110,9 @@ def simulate_many(
                 report_count(len(outcomes))
             return outcomes
         by_index: dict[int, Outcome] = {}
-        lane_inputs = problem, network, runs, rounds, every, sampling, measure
-        for table, lanes in _drive_lanes(*lane_inputs, memory):
+        for table, lanes in _drive_lanes(
+            problem, network, runs, rounds, every, sampling, measure, memory
+        ):
             by_index |= zip(table.ravel().tolist(), map(Outcome, lanes.histories(), lanes.failed))
             by_index |= {i: simulate_alone(*runs[i]) for i in table.ravel()[lanes.rerun].tolist()}
             report_count(len(by_index))
@@ -129,8 +137,9 @@ def simulate_seeds(
     warn_of_repeated_rows(problem, algorithm.batch)
     runs = [(algorithm, as_int("seed", seed)) for seed in seeds]
     runs_by_index: dict[int, Run | None] = {}
-    lane_inputs = problem, network, runs, rounds, every, sampling, measure
-    for table, lanes in _drive_lanes(*lane_inputs, stores_best=True):
+    for table, lanes in _drive_lanes(
+        problem, network, runs, rounds, every, sampling, measure, stores_best=True
+    ):
         lanes.warn_of_standstill()
         runs_by_index |= zip(table.ravel().tolist(), lanes.runs())
         for i in table.ravel()[lanes.rerun].tolist():
@@ -198,8 +207,9 @@ def _drive_lanes(
 
     def make_driver(table: np.ndarray) -> LaneDriver:
         table_runs = [runs[i] for i in table.ravel()]
-        inputs = problem, network, table_runs, table.shape, sampling, measures, memory
-        return LaneDriver(*inputs, stores_best)
+        return LaneDriver(
+            problem, network, table_runs, table.shape, sampling, measures, memory, stores_best
+        )
 
     while waiting:
         table = waiting.pop(0)

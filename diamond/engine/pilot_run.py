@@ -21,8 +21,9 @@ def learned_numbers(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            inputs = problem, network, algorithm, ROUNDS, seed, ROUNDS
-            run = simulate(*inputs, progress=False, measure="cheap")
+            run = simulate(
+                problem, network, algorithm, ROUNDS, seed, ROUNDS, progress=False, measure="cheap"
+            )
         except Diverged as error:
             run = error.run
     numbers: dict[str, float] = {

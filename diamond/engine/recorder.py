@@ -105,15 +105,14 @@ class Recorder:
         first, last = self.entries[0], self.entries[-1]
         if "stationarity" not in first:
             return
-        inputs = (
+        if message := standstill_warning(
             self.warnings.start,
             x,
             last,
             first["stationarity"],
             self.steps.algorithm,
             int(last["round"]),
-        )
-        if message := standstill_warning(*inputs):
+        ):
             warnings.warn(f"{label}: {message}", RuntimeWarning, stacklevel=5)
 
     def has_measured(self, round: int) -> bool:

@@ -308,8 +308,9 @@ def run_rounds_until(
         return has_rounds & is_finite & ~jnp.bool_(algorithm.is_finished(progress.state))
 
     def body(carry: Any) -> Any:
-        inputs = algorithm, problem, mixer, key, sampling, carry[0]
-        progress = run_round(*inputs, size=size, in_place=in_place)
+        progress = run_round(
+            algorithm, problem, mixer, key, sampling, carry[0], size=size, in_place=in_place
+        )
         progress = constrain(progress)
         return progress, pytrees.finite((progress.state.x, progress.state.y))
 
@@ -333,5 +334,6 @@ def run_rounds_in_place(
     size: int | None = None,
 ) -> tuple[Progress, jax.Array]:
     """Run rounds as `donating_run_rounds`, one agent after another; `size` has no effect."""
-    inputs = algorithm, problem, mixer, key, progress, until, sampling
-    return run_rounds_until(*inputs, in_place=True)
+    return run_rounds_until(
+        algorithm, problem, mixer, key, progress, until, sampling, in_place=True
+    )

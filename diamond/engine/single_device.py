@@ -105,6 +105,13 @@ class SingleDevice(SingleRunBackend):
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
         """Run rounds up to `until`, or through the first that leaves x or y not finite."""
-        inputs = algorithm, self.working, self.mixing, key, progress
-        after, is_finite = self.rounds(*inputs, np.int32(until), sampling=self.sampling)
+        after, is_finite = self.rounds(
+            algorithm,
+            self.working,
+            self.mixing,
+            key,
+            progress,
+            np.int32(until),
+            sampling=self.sampling,
+        )
         return jax.block_until_ready(after), bool(is_finite)

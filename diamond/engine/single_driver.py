@@ -175,8 +175,14 @@ class SingleDriver(Driver):
         """Run the round after `last_finite` again and return its error."""
         after, _ = self._run_backend(last_finite, int(last_finite.t) + 1)
         last_finite, after = self._gather(last_finite), self._gather(after)
-        inputs = self.policy, self.seeds[0], self.sampling, last_finite, after
-        return divergence_error(*inputs, self.recorder.run(last_finite))
+        return divergence_error(
+            self.policy,
+            self.seeds[0],
+            self.sampling,
+            last_finite,
+            after,
+            self.recorder.run(last_finite),
+        )
 
     def _error_without_last_state(self, after: Progress) -> Diverged:
         """Return the error of a run whose last finite state was overwritten."""

@@ -116,14 +116,15 @@ def solve(
         stop["upper_loss"] = target
     budgets = {"seconds": seconds, "calls": calls, "bytes": bytes}
     stop |= {name: value for name, value in budgets.items() if value is not None}
-    inputs = problem, network, method
     resume: Run | None = options.pop("resume", None)
     max_rounds = MOST_ROUNDS if rounds is None else as_int("rounds", rounds, 0)
     end = max_rounds if rounds is not None or specialized.ends_by_itself else FIRST_ROUNDS
     every = options.pop("every", None) or geometric_rounds(max(max_rounds, 1), EVALUATIONS)
     first, rounds_discarded = 0, 0.0
     while True:
-        run = simulate(*inputs, end, seed, every, stop=stop, resume=resume, **options)
+        run = simulate(
+            problem, network, method, end, seed, every, stop=stop, resume=resume, **options
+        )
         if reason := specialized.describe_end(run.state):
             message = "; ".join(filter(None, [reason, run.message]))
             break

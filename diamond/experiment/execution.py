@@ -131,9 +131,15 @@ def _initial_manifest(writer: Writer, job: Job, problem: Problem) -> Manifest:
     """Return the initial manifest of the run."""
     experiment = job.experiment
     algorithm, rounds = experiment.algorithm[0].build(), experiment.rounds
-    settings = experiment.seed[0], rounds, experiment.every, algorithm.batch, experiment.sampling
     manifest = initial_manifest(
-        _describe_origin(job, writer.path), problem, experiment.network[0].build(), *settings
+        _describe_origin(job, writer.path),
+        problem,
+        experiment.network[0].build(),
+        experiment.seed[0],
+        rounds,
+        experiment.every,
+        algorithm.batch,
+        experiment.sampling,
     )
     return manifest | _spent_privacy(job, problem, 0)
 

@@ -94,15 +94,18 @@ class Plan(NamedTuple):
 
     def _forecast(self, experiment: Experiment) -> Forecast:
         network, algorithm = experiment.network[0].build(), experiment.algorithm[0].build()
-        settings = (
+        return forecast(
+            self.problem,
+            network,
+            algorithm,
             experiment.rounds,
             experiment.seed[0],
             experiment.every,
             experiment.sampling,
             experiment.devices,
             experiment.product_precision,
+            measure=experiment.measure,
         )
-        return forecast(self.problem, network, algorithm, *settings, measure=experiment.measure)
 
     def run_as_follower(self) -> None:
         """Compute this process's agents in the run that the first process writes."""
@@ -128,16 +131,15 @@ class Plan(NamedTuple):
                 manifest = finished_manifest(path)
                 if manifest is None:
                     compile_seconds = (compiled or {}).get(job.name, 0.0)
-                    arguments = (
-                        job,
-                        self.problem,
-                        path,
-                        listener,
-                        stopped,
-                        compile_seconds,
-                        overrides,
+                    manifest = (
+                        execute(
+                            job, self.problem, path, listener, stopped, compile_seconds, overrides
+                        )
+                        if is_only_run
+                        else _try_execute(
+                            job, self.problem, path, listener, stopped, compile_seconds, overrides
+                        )
                     )
-                    manifest = execute(*arguments) if is_only_run else _try_execute(*arguments)
                 else:
                     if jax.process_count() > 1:
                         dismiss_followers()

@@ -66,10 +66,10 @@ def unpack(data: bytes) -> Snapshot:
     (length,) = struct.unpack_from("<q", data)
     notes = json.loads(data[8 : 8 + length])
     per_agent = {name: np.array(value) for name, value in notes["own"].items()}
-    history = [notes["entry"]], [per_agent]
     return Snapshot(
         load(data[8 + length :]),
         resolved_values.from_json(notes["found"]),
         notes["seconds"],
-        *history,
+        [notes["entry"]],
+        [per_agent],
     )

@@ -89,5 +89,6 @@ def penalized_problem(
     }
     init = lambda key: (jnp.full(size, start * 1.0), first_y())
     train, valid, test = rows
-    parts = train, valid, test, metrics
-    return Problem(loss, lower, init, *parts, constant=constant, **names_and_meaning)
+    return Problem(
+        loss, lower, init, train, valid, test, metrics, constant=constant, **names_and_meaning
+    )

@@ -70,5 +70,6 @@ def distillation(
         square = jnp.sum(y["w"] ** 2) + jnp.sum(y["b"] ** 2)
         return loss(y, x[rows["k"]], rows["b"]) + regularizer / 2 * square
 
-    parts = [synthetic] * len(agent_rows), agent_rows, test
-    return Problem(upper, lower, init, *parts, {"accuracy": accuracy})
+    return Problem(
+        upper, lower, init, [synthetic] * len(agent_rows), agent_rows, test, {"accuracy": accuracy}
+    )

@@ -74,8 +74,7 @@ def hyper_cleaning(
     metrics: dict[str, Any] = {"accuracy": accuracy}
     if wrong.any():
         metrics["f1"] = lambda x, y, rows: f1(x, wrong)
-    parts = train, valid, test
-    problem = Cleaning(upper, lower, init, *parts, metrics, lower_level=lower_level)
+    problem = Cleaning(upper, lower, init, train, valid, test, metrics, lower_level=lower_level)
     problem.wrong = wrong
     return problem
 

@@ -63,7 +63,15 @@ def hyperparameter(
     y = lambda: jnp.zeros((features, classes))
     rows, metrics = (train, valid, test), {"accuracy": _accuracy, "test_loss": _upper}
     options: dict[str, Any] = {"constant": float(np.log(classes)), "weights": _all_weights}
-    all_names = names, weight_names(names, class_names)
     return penalized_problem(
-        _upper, y, rows, metrics, start, *all_names, penalty, smoothing, **options
+        _upper,
+        y,
+        rows,
+        metrics,
+        start,
+        names,
+        weight_names(names, class_names),
+        penalty,
+        smoothing,
+        **options,
     )

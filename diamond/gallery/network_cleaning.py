@@ -100,9 +100,17 @@ def network_cleaning(
     metrics: dict[str, Any] = {"accuracy": accuracy}
     if wrong.any():
         metrics["auc"] = lambda x, y, rows: auc(x, ~wrong)
-    parts = train, valid, test
     problem = NetworkCleaning(
-        upper, lower, init, *parts, metrics, lower_level=lower_level, convex=False, remat=remat
+        upper,
+        lower,
+        init,
+        train,
+        valid,
+        test,
+        metrics,
+        lower_level=lower_level,
+        convex=False,
+        remat=remat,
     )
     problem.wrong = wrong
     return problem

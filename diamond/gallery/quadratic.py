@@ -161,8 +161,9 @@ def quadratic(
         problem = Quadratic(_f_without_lower_level, None, lambda key: jnp.zeros(upper), agent_rows)
         means = dict.fromkeys(points, np.zeros((agents, lower)))
     else:
-        parts = rows_of_part("train"), rows_of_part("valid")
-        problem = Quadratic(_f, _g, init, *parts, lower_level=lower_level)
+        problem = Quadratic(
+            _f, _g, init, rows_of_part("train"), rows_of_part("valid"), lower_level=lower_level
+        )
         means = {part: np.stack([p.mean(0) for p in points[part]]) for part in points}
     problem.P, problem.c, problem.D, problem.A, problem.B = P, c, D, A, B
     problem.a, problem.b = means["valid"], means["train"]

@@ -73,8 +73,9 @@ class EarlyWarnings:
             messages["momentum"] = _momentum_warning(entry, state, numbers)
             messages["collapse"] = self._collapse_warning(entry)
             if "standstill" not in self.given_kinds:
-                inputs = self.start, state.x, entry, self.first_stationarity, algorithm, rounds
-                messages["standstill"] = standstill_warning(*inputs)
+                messages["standstill"] = standstill_warning(
+                    self.start, state.x, entry, self.first_stationarity, algorithm, rounds
+                )
         return self._filter_new(messages)
 
     def _filter_new(self, messages: Mapping[str, str | None]) -> list[str]:

@@ -140,8 +140,9 @@ def _sequence_network(phases: tuple[Network, ...], name: str) -> Network:
         shares = mean([phase.weights if phase.shares is None else phase.shares for phase in phases])
     rules = dict.fromkeys(phase.mixing for phase in phases)
     mixing = next(iter(rules)) if len(rules) == 1 else "mixed"
-    fields = nx.freeze(union), weights, name, mixing, first.labels, 1, shares
-    network = Network(*fields, sequence=phases)
+    network = Network(
+        nx.freeze(union), weights, name, mixing, first.labels, 1, shares, sequence=phases
+    )
     lacks_own_weight = any((phase.weights.diagonal() == 0).any() for phase in phases)
     if lacks_own_weight and network.agents > 1 and network.lam > 1 - 1e-9:
         raise ValueError(

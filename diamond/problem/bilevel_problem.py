@@ -259,9 +259,16 @@ class Problem:
         )
         train = batched_part("train")
         valid = train if self.lower is None else batched_part("valid")
-        kind = self.lower_level, self.prox
         captured = self.captured_bytes
-        return Objectives(train, valid, self.upper, self.lower, *kind, captured_bytes=captured)
+        return Objectives(
+            train,
+            valid,
+            self.upper,
+            self.lower,
+            self.lower_level,
+            self.prox,
+            captured_bytes=captured,
+        )
 
     def batched_part(
         self, name: str, batch: int, stack: Callable[..., Rows], select_agents: Any

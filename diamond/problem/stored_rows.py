@@ -162,8 +162,9 @@ class Objectives:
     def draw_batch(self, sample: Sample) -> Sample:
         """Draw the stream rows of one agent's sample; those of the chain are drawn later."""
         train, valid = self.train.draw_batch, self.valid.draw_batch
-        drawn = valid(sample.upper), train(sample.lower), train(sample.cross)
-        return Sample(*drawn, sample.chain, sample.bits)
+        return Sample(
+            valid(sample.upper), train(sample.lower), train(sample.cross), sample.chain, sample.bits
+        )
 
     def f(self, x: Tree, y: Tree, where: Where) -> jax.Array:
         """Evaluate f(x, y; xi) with xi the validation rows at `where`."""

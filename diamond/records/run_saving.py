@@ -60,10 +60,18 @@ def make_manifest(
     gaps = np.diff(run.history["round"])
     every = int(gaps.max()) if len(gaps) else max(run.rounds, 1)
     rounds = run.config.get("rounds", run.rounds)
-    settings = run.seed, rounds, every, algorithm.get("batch", 1), run.sampling
     outcome = {"status": run.status, "stop": stop_to_json(run.config.get("stop", {}))}
     return (
-        initial_manifest(origin, run.problem, run.network, *settings)
+        initial_manifest(
+            origin,
+            run.problem,
+            run.network,
+            run.seed,
+            rounds,
+            every,
+            algorithm.get("batch", 1),
+            run.sampling,
+        )
         | outcome
         | {"inputs": run.inputs}
     )

@@ -53,17 +53,9 @@ def run_figure(
     def run_line(line: FigureLine) -> list[Trial]:
         constants = load_constants(line.case, kind, line.method)
         settings = [(constants, seed) for seed in range(scale.seeds)]
-        inputs = (
-            line.case,
-            scale,
-            line.method,
-            settings,
-            cache_folder,
-            folder,
-            on_trial,
-            line.frozen,
+        return paper_trials.run_trials(
+            line.case, scale, line.method, settings, cache_folder, folder, on_trial, line.frozen
         )
-        return paper_trials.run_trials(*inputs)
 
     return {line: run_line(line) for line in figure_lines(figure)}
 

@@ -32,8 +32,9 @@ def run_trials(
         for constants, seed in settings
     ]
     problem = lambda: case.problem(scale, folder)
-    sizes = scale.rounds, scale.every
-    trials = cached_trials(problem, case.network(), requests, *sizes, cache_folder, on_trial)
+    trials = cached_trials(
+        problem, case.network(), requests, scale.rounds, scale.every, cache_folder, on_trial
+    )
     return [
         {"case": description, "constants": list(constants), "seed": seed}
         | {key: value for key, value in trial.items() if key != "about"}

@@ -113,9 +113,16 @@ class SitesDemo:
     def difference(self) -> float:
         """Return the largest difference from the simulation, relative to the largest entry."""
         federation = self.federation
-        inputs = federation.build_network(), federation.algorithm.build(), federation.rounds
         problem = meta_learning(*self.rows)
-        run = simulate(problem, *inputs, federation.seed, federation.rounds, federation.sampling)
+        run = simulate(
+            problem,
+            federation.build_network(),
+            federation.algorithm.build(),
+            federation.rounds,
+            federation.seed,
+            federation.rounds,
+            federation.sampling,
+        )
         ends, differences = [self._final_arrays(site) for site in SITES], []
         for name, expected in pytrees.named_leaves(DemoPoint(run.last_x, run.last_y)).items():
             values = np.stack([end[f".state{name}"] for end in ends])

@@ -84,8 +84,21 @@ def theorem1(c: Constants, rounds: int, printed: bool = False) -> Theorem1:
     limits = _limits(c, L_K, c_beta, cbar_y, cbar_u, weight, 2 if printed else 3)
     alpha, beta = min(limits.values()), 1 / (mu + L)
     omega = max(2.0, alpha**-3, (c_beta / beta) ** 3)
-    barred = cbar_y, cbar_u, cbar_eta, cbar_gamma
-    return Theorem1(K, L_K, c_beta, c_eta, c_gamma, *barred, limits, alpha, beta, omega)
+    return Theorem1(
+        K,
+        L_K,
+        c_beta,
+        c_eta,
+        c_gamma,
+        cbar_y,
+        cbar_u,
+        cbar_eta,
+        cbar_gamma,
+        limits,
+        alpha,
+        beta,
+        omega,
+    )
 
 
 def _limits(

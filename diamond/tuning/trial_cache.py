@@ -64,8 +64,16 @@ def cached_trials(
         runs = [(requests[i].algorithm, requests[i].seed) for i in group]
         start = time.perf_counter()
         assert built_problem is not None
-        inputs = built_problem, network, runs, rounds, every, sampling
-        outcomes = simulate_many(*inputs, measure=measure, backends=backends)
+        outcomes = simulate_many(
+            built_problem,
+            network,
+            runs,
+            rounds,
+            every,
+            sampling,
+            measure=measure,
+            backends=backends,
+        )
         wall_seconds = (time.perf_counter() - start) / len(group)
         for i, outcome in zip(group, outcomes):
             trial = {

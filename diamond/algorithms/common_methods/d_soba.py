@@ -24,5 +24,13 @@ def d_soba(
     `first_order` (D-SOBA-FO) replaces both products by differences of gradients.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
-    parts = carried(differences=first_order), "average", "gossip gossip gossip"
-    return compose_parts(*parts, numbers, batch, "atc", steps, lower_levels=("common",))
+    return compose_parts(
+        carried(differences=first_order),
+        "average",
+        "gossip gossip gossip",
+        numbers,
+        batch,
+        "atc",
+        steps,
+        lower_levels=("common",),
+    )

@@ -26,5 +26,6 @@ def diamond_common(
     p along f_x - g_xy z, v along g_y, w along g_yy z - f_y. No published guarantee is known.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "eta": eta, "gamma": gamma}
-    parts = carried(), "momentum", "gt gt gt"
-    return compose_parts(*parts, numbers, batch, order, steps, lower_levels=("common",))
+    return compose_parts(
+        carried(), "momentum", "gt gt gt", numbers, batch, order, steps, lower_levels=("common",)
+    )

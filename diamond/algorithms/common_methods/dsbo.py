@@ -20,9 +20,10 @@ def dsbo(
 ) -> ComposedAlgorithm:
     """Run `ma_dsbo` without trackers and without averaging: a bias of the order of the steps."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
-    parts = carried(), "plain", "gossip gossip gossip"
     return compose_parts(
-        *parts,
+        carried(),
+        "plain",
+        "gossip gossip gossip",
         numbers,
         batch,
         "atc",

@@ -22,5 +22,6 @@ def dsgda_gt(
 ) -> ComposedAlgorithm:
     """Track all three variables of the penalty of `f2sa`, for a common y; bias of order 1 / lam."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
-    parts = penalty(lam), "plain", "gt gt gt"
-    return compose_parts(*parts, numbers, batch, "atc", steps, lower_levels=("common",))
+    return compose_parts(
+        penalty(lam), "plain", "gt gt gt", numbers, batch, "atc", steps, lower_levels=("common",)
+    )

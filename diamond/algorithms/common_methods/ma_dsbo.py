@@ -29,9 +29,10 @@ def ma_dsbo(
     shrinks only with `inner`.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
-    parts = carried(), "average", "gt gt gt"
     return compose_parts(
-        *parts,
+        carried(),
+        "average",
+        "gt gt gt",
         numbers,
         batch,
         "atc",

@@ -33,7 +33,14 @@ def mdbo(
     the method converges to a different point (`sparkle` does not).
     """
     numbers = {"alpha": alpha, "beta": beta, "theta": theta, "gamma": gamma}
-    parts = implicit(hypergradient), "average", "gt gt"
     return compose_parts(
-        *parts, numbers, batch, "paper", steps, relax=relax, lower_levels=("common",)
+        implicit(hypergradient),
+        "average",
+        "gt gt",
+        numbers,
+        batch,
+        "paper",
+        steps,
+        relax=relax,
+        lower_levels=("common",),
     )

@@ -30,7 +30,14 @@ def sparkle(
     `plan` "y z x" uses y_{t+1} for z and both for x, in three exchanges per round instead of one.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
-    parts = carried(), "average", f"{x} {yz} {yz}"
     return compose_parts(
-        *parts, numbers, batch, "atc", steps, update_order=plan, lower_levels=("common",)
+        carried(),
+        "average",
+        f"{x} {yz} {yz}",
+        numbers,
+        batch,
+        "atc",
+        steps,
+        update_order=plan,
+        lower_levels=("common",),
     )

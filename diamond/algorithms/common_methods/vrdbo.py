@@ -28,7 +28,14 @@ def vrdbo(
 ) -> ComposedAlgorithm:
     """Run `mdbo` with the momentum of eqs. (6) and (7) instead of averages; the same bias."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
-    parts = implicit(hypergradient), "momentum", "gt gt"
     return compose_parts(
-        *parts, numbers, batch, "paper", steps, relax=relax, lower_levels=("common",)
+        implicit(hypergradient),
+        "momentum",
+        "gt gt",
+        numbers,
+        batch,
+        "paper",
+        steps,
+        relax=relax,
+        lower_levels=("common",),
     )

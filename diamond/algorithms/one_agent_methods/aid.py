@@ -25,9 +25,10 @@ def aid(
     `batch` is accepted for a uniform interface and not used.
     """
     numbers = {"alpha": alpha, "beta": beta}
-    parts = implicit(hypergradient), "full", "gossip local"
     return compose_parts(
-        *parts,
+        implicit(hypergradient),
+        "full",
+        "gossip local",
         numbers,
         check_unused_batch(batch),
         "atc",

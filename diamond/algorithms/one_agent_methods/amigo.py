@@ -22,7 +22,14 @@ def amigo(
 ) -> ComposedAlgorithm:
     """Make `inner` steps of y along g_y and of z along g_yy z - f_y; step x along f_x - g_xy z."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
-    parts = carried(), "plain", "gossip local local"
     return compose_parts(
-        *parts, numbers, batch, "atc", steps, update_order="y*inner z*inner x", inner=inner
+        carried(),
+        "plain",
+        "gossip local local",
+        numbers,
+        batch,
+        "atc",
+        steps,
+        update_order="y*inner z*inner x",
+        inner=inner,
     )

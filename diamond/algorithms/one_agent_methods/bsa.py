@@ -27,7 +27,14 @@ def bsa(
     several agents average x with their neighbours.
     """
     numbers = {"alpha": alpha, "beta": beta}
-    parts = implicit(hypergradient), "plain", "gossip local"
     return compose_parts(
-        *parts, numbers, batch, "atc", steps, update_order="y*inner x", inner=inner
+        implicit(hypergradient),
+        "plain",
+        "gossip local",
+        numbers,
+        batch,
+        "atc",
+        steps,
+        update_order="y*inner x",
+        inner=inner,
     )

@@ -32,7 +32,14 @@ def f2sa(
     personal.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
-    parts = penalty(lam), "plain", "gt local local"
     return compose_parts(
-        *parts, numbers, batch, order, steps, update_order="yz*inner x", inner=inner
+        penalty(lam),
+        "plain",
+        "gt local local",
+        numbers,
+        batch,
+        order,
+        steps,
+        update_order="yz*inner x",
+        inner=inner,
     )

@@ -20,5 +20,4 @@ def ma_soba(
 ) -> ComposedAlgorithm:
     """Run `soba` with x along r_t = (1 - theta) r_{t-1} + theta (f_x - g_xy z)."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
-    parts = carried(), "average", "gossip local local"
-    return compose_parts(*parts, numbers, batch, "atc", steps)
+    return compose_parts(carried(), "average", "gossip local local", numbers, batch, "atc", steps)

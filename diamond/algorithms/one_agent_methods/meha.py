@@ -40,5 +40,13 @@ def meha(
     gamma = step_factor("gamma", gamma)
     if gamma == 0:
         raise ValueError("gamma = 0: the Moreau envelope needs a positive gamma, such as 1.0")
-    parts = Moreau(schedule(c, "c"), gamma), "plain", "gt local local"
-    return compose_parts(*parts, numbers, batch, order, steps, update_order="z x y")
+    return compose_parts(
+        Moreau(schedule(c, "c"), gamma),
+        "plain",
+        "gt local local",
+        numbers,
+        batch,
+        order,
+        steps,
+        update_order="z x y",
+    )

@@ -22,5 +22,6 @@ def mrbo(
 ) -> ComposedAlgorithm:
     """Run SUSTAIN with the whole Neumann sum instead of eq. (5)."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
-    parts = implicit(hypergradient), "momentum", "gossip local"
-    return compose_parts(*parts, numbers, batch, "atc", steps)
+    return compose_parts(
+        implicit(hypergradient), "momentum", "gossip local", numbers, batch, "atc", steps
+    )

@@ -24,5 +24,4 @@ def saba(
     The table needs, for every block, twice the memory of x, y and z. `batch` must divide the rows.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
-    parts = carried(), "saga", "gossip local local"
-    return compose_parts(*parts, numbers, batch, "atc", steps)
+    return compose_parts(carried(), "saga", "gossip local local", numbers, batch, "atc", steps)

@@ -21,5 +21,4 @@ def sustain(
     steps: Steps = "auto",
 ) -> ComposedAlgorithm:
     """Run `m_sgd`, which is SUSTAIN for one agent; several agents average x."""
-    arguments = alpha, beta, eta, gamma, batch, hypergradient
-    return m_sgd(*arguments, order="atc", steps=steps)
+    return m_sgd(alpha, beta, eta, gamma, batch, hypergradient, order="atc", steps=steps)

@@ -23,5 +23,13 @@ def ttsa(
     `diamond.schedules.ttsa` has the paper's decay: alpha (1 + t)^(-3/5), beta (1 + t)^(-2/5).
     """
     numbers = {"alpha": alpha, "beta": beta}
-    parts = implicit(hypergradient), "plain", "gossip local"
-    return compose_parts(*parts, numbers, batch, "atc", steps, update_order="y x")
+    return compose_parts(
+        implicit(hypergradient),
+        "plain",
+        "gossip local",
+        numbers,
+        batch,
+        "atc",
+        steps,
+        update_order="y x",
+    )

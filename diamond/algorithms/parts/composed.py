@@ -241,8 +241,9 @@ class ComposedAlgorithm(LearnableMethod):
             ):
                 old = old.with_values(**{name: pytrees.zeros(s)})
         last = tuple(point if self.estimator.needs_previous_point else None for _ in self.stages)
-        rest = last, old, memory, self.estimator.init(point)
-        return ComposedState(point.x, point.y, point.z, *rest)
+        return ComposedState(
+            point.x, point.y, point.z, last, old, memory, self.estimator.init(point)
+        )
 
 
 @pytrees.pytree

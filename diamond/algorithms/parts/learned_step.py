@@ -102,8 +102,9 @@ class LearnedStep(NamedTuple):
             work = work._replace(reference=reference, residual=residual)
             curvature = cast_like(curvature._replace(work=work), curvature)
             most, delay = TRUST * reference, self.delay(curvature)
-        inputs_of_length = x, previous.start, direction, value, most, reference, scalars, first
-        length, probes = trusted_length(gradient, *inputs_of_length)
+        length, probes = trusted_length(
+            gradient, x, previous.start, direction, value, most, reference, scalars, first
+        )
         spent = Cost()
         if self.works_locally and curvature is not None:
             newton, response_curvature, spent = newton_length(

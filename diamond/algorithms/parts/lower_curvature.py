@@ -111,8 +111,9 @@ class CurvatureLearning(NamedTuple):
             residual = pytrees.sub(pytrees.scale(size, product_along_z), f_y)
             new_z = pytrees.axpy(-1 / (MARGIN * largest + TINY), residual, z)
             cost = cost._replace(gradients=upper * (steps > 0))
-        rest = previous.response_lag, new_z, previous.work
-        updated = Curvature(unit_vector(vector), largest, lag, *rest)
+        updated = Curvature(
+            unit_vector(vector), largest, lag, previous.response_lag, new_z, previous.work
+        )
         return cast_like(pytrees.select(steps > 0, updated, previous), previous), cost
 
 

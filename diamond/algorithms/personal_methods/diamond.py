@@ -46,5 +46,13 @@ def diamond(
         The method.
     """
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
-    parts = implicit(hypergradient), "momentum", "gt local"
-    return compose_parts(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))
+    return compose_parts(
+        implicit(hypergradient),
+        "momentum",
+        "gt local",
+        numbers,
+        batch,
+        order,
+        steps,
+        lower_levels=("personal", "none"),
+    )

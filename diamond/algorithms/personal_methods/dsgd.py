@@ -27,5 +27,13 @@ def dsgd(
     If agents differ, x has a bias of order alpha.
     """
     numbers = {"alpha": alpha, "beta": beta}
-    parts = implicit(hypergradient), "plain", "gossip local"
-    return compose_parts(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))
+    return compose_parts(
+        implicit(hypergradient),
+        "plain",
+        "gossip local",
+        numbers,
+        batch,
+        order,
+        steps,
+        lower_levels=("personal", "none"),
+    )

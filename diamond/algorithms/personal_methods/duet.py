@@ -36,5 +36,13 @@ def duet(
     for g alone. The paper uses gradients on all rows, and projects y and z on growing balls.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
-    parts = Regularized(schedule(mu, "mu")), "plain", "gt local local"
-    return compose_parts(*parts, numbers, batch, order, steps, update_order="xyz")
+    return compose_parts(
+        Regularized(schedule(mu, "mu")),
+        "plain",
+        "gt local local",
+        numbers,
+        batch,
+        order,
+        steps,
+        update_order="xyz",
+    )

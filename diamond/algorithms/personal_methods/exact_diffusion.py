@@ -25,5 +25,13 @@ def exact_diffusion(
     d is f_x or, with a lower level, the hypergradient; W = M or (I + M) / 2.
     """
     numbers = {"alpha": alpha, "beta": beta}
-    parts = implicit(hypergradient), "plain", "ed local"
-    return compose_parts(*parts, numbers, batch, "atc", steps, lower_levels=("personal", "none"))
+    return compose_parts(
+        implicit(hypergradient),
+        "plain",
+        "ed local",
+        numbers,
+        batch,
+        "atc",
+        steps,
+        lower_levels=("personal", "none"),
+    )

@@ -23,5 +23,13 @@ def extra(
     d is f_x or, with a lower level, the hypergradient. Messages are sent before d is computed.
     """
     numbers = {"alpha": alpha, "beta": beta}
-    parts = implicit(hypergradient), "plain", "extra local"
-    return compose_parts(*parts, numbers, batch, "atc", steps, lower_levels=("personal", "none"))
+    return compose_parts(
+        implicit(hypergradient),
+        "plain",
+        "extra local",
+        numbers,
+        batch,
+        "atc",
+        steps,
+        lower_levels=("personal", "none"),
+    )

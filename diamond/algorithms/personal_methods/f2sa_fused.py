@@ -33,5 +33,6 @@ def f2sa_fused(
     solution of g that is best for f. The bias is of order 1 / lam, as for `f2sa`.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
-    parts = penalty(lam), "plain", "gt local local"
-    return compose_parts(*parts, numbers, batch, order, steps, update_order="xyz")
+    return compose_parts(
+        penalty(lam), "plain", "gt local local", numbers, batch, order, steps, update_order="xyz"
+    )

@@ -22,7 +22,14 @@ def gt_saga(
     `batch` must divide the number of rows.
     """
     numbers = {"alpha": alpha}
-    parts = gradient(), "saga", "gt"
     return compose_parts(
-        *parts, numbers, batch, order, steps, update_order="x", lower_levels=("none",)
+        gradient(),
+        "saga",
+        "gt",
+        numbers,
+        batch,
+        order,
+        steps,
+        update_order="x",
+        lower_levels=("none",),
     )

@@ -20,9 +20,10 @@ def gt_sarah(
 ) -> ComposedAlgorithm:
     """Run `svr_interact` without a lower level."""
     numbers = {"alpha": alpha}
-    parts = gradient(), "recursive", "gt"
     return compose_parts(
-        *parts,
+        gradient(),
+        "recursive",
+        "gt",
         numbers,
         batch,
         order,

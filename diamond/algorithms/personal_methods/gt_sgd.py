@@ -22,5 +22,13 @@ def gt_sgd(
 ) -> ComposedAlgorithm:
     """Track p_t = h(x_t, y_t; xi_t) by u_t, with v_t = g_y(x_t, y_t; zeta_t); step as `diamond`."""
     numbers = {"alpha": alpha, "beta": beta}
-    parts = implicit(hypergradient), "plain", "gt local"
-    return compose_parts(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))
+    return compose_parts(
+        implicit(hypergradient),
+        "plain",
+        "gt local",
+        numbers,
+        batch,
+        order,
+        steps,
+        lower_levels=("personal", "none"),
+    )

@@ -22,7 +22,14 @@ def gt_storm(
 ) -> ComposedAlgorithm:
     """Track p_t = f_x(x_t; xi) + (1 - eta_t) (p_{t-1} - f_x(x_{t-1}; xi)), as in `diamond`."""
     numbers = {"alpha": alpha, "eta": eta}
-    parts = gradient(), "momentum", "gt"
     return compose_parts(
-        *parts, numbers, batch, order, steps, update_order="x", lower_levels=("none",)
+        gradient(),
+        "momentum",
+        "gt",
+        numbers,
+        batch,
+        order,
+        steps,
+        update_order="x",
+        lower_levels=("none",),
     )

@@ -25,7 +25,13 @@ def interact(
     `batch` is accepted for a uniform interface and not used.
     """
     numbers = {"alpha": alpha, "beta": beta}
-    parts = implicit(hypergradient), "full", "gt local"
     return compose_parts(
-        *parts, numbers, check_unused_batch(batch), order, steps, lower_levels=("personal", "none")
+        implicit(hypergradient),
+        "full",
+        "gt local",
+        numbers,
+        check_unused_batch(batch),
+        order,
+        steps,
+        lower_levels=("personal", "none"),
     )

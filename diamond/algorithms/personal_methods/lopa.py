@@ -32,5 +32,6 @@ def lopa(
     the step of x that is made.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
-    parts = carried(), "average", f"{x} local local"
-    return compose_parts(*parts, numbers, batch, order, steps, relax=relax)
+    return compose_parts(
+        carried(), "average", f"{x} local local", numbers, batch, order, steps, relax=relax
+    )

@@ -24,5 +24,13 @@ def m_sgd(
 ) -> ComposedAlgorithm:
     """Step x_{t+1} = sum_j M_ij x_{j,t} - alpha_t p_t; p_t, v_t and y_{t+1} as in `diamond`."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
-    parts = implicit(hypergradient), "momentum", "gossip local"
-    return compose_parts(*parts, numbers, batch, order, steps, lower_levels=("personal", "none"))
+    return compose_parts(
+        implicit(hypergradient),
+        "momentum",
+        "gossip local",
+        numbers,
+        batch,
+        order,
+        steps,
+        lower_levels=("personal", "none"),
+    )

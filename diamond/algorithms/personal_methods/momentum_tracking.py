@@ -24,7 +24,14 @@ def momentum_tracking(
 ) -> ComposedAlgorithm:
     """Track r_t = (1 - theta) r_{t-1} + theta f_x(x_t; xi) by u_t."""
     numbers = {"alpha": alpha, "theta": theta}
-    parts = gradient(), "average", "gt"
     return compose_parts(
-        *parts, numbers, batch, order, steps, update_order="x", lower_levels=("none",)
+        gradient(),
+        "average",
+        "gt",
+        numbers,
+        batch,
+        order,
+        steps,
+        update_order="x",
+        lower_levels=("none",),
     )

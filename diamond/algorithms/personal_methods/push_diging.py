@@ -28,5 +28,13 @@ def push_diging(
     ends, `gt_sgd` is AB (push-pull) on the same networks.
     """
     numbers = {"alpha": alpha, "beta": beta}
-    parts = implicit(hypergradient), "plain", "push_gt local"
-    return compose_parts(*parts, numbers, batch, "atc", steps, lower_levels=("personal", "none"))
+    return compose_parts(
+        implicit(hypergradient),
+        "plain",
+        "push_gt local",
+        numbers,
+        batch,
+        "atc",
+        steps,
+        lower_levels=("personal", "none"),
+    )

@@ -25,5 +25,13 @@ def sgp(
     C are the weights of the sender. If agents differ, x has a bias of order alpha, like D-SGD.
     """
     numbers = {"alpha": alpha, "beta": beta}
-    parts = implicit(hypergradient), "plain", "push local"
-    return compose_parts(*parts, numbers, batch, "atc", steps, lower_levels=("personal", "none"))
+    return compose_parts(
+        implicit(hypergradient),
+        "plain",
+        "push local",
+        numbers,
+        batch,
+        "atc",
+        steps,
+        lower_levels=("personal", "none"),
+    )

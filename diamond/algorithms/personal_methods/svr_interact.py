@@ -28,7 +28,14 @@ def svr_interact(
     rounds, so that they have the same bias.
     """
     numbers = {"alpha": alpha, "beta": beta}
-    parts = implicit(hypergradient), "recursive", "gt local"
     return compose_parts(
-        *parts, numbers, batch, order, steps, period=period, lower_levels=("personal", "none")
+        implicit(hypergradient),
+        "recursive",
+        "gt local",
+        numbers,
+        batch,
+        order,
+        steps,
+        period=period,
+        lower_levels=("personal", "none"),
     )

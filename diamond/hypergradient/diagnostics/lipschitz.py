@@ -33,8 +33,11 @@ def lipschitz(
     """
     to_agents = lambda a: jnp.broadcast_to(a, (problem.agents, *a.shape))
     point, objectives = jax.tree.map(to_agents, (x, y)), problem.objectives(batch)
-    inputs = sampling.key(seed), np.arange(problem.agents), objectives.train.count, y, BATCHES
-    curvatures = curvature(objectives, *point, probes(*inputs))
+    curvatures = curvature(
+        objectives,
+        *point,
+        probes(sampling.key(seed), np.arange(problem.agents), objectives.train.count, y, BATCHES),
+    )
     return SAFETY * float(curvatures.max()), _cost(batch)
 
 
@@ -88,8 +91,9 @@ def batch_curvatures(context: ResolutionContext, point: tuple[Tree, Tree]) -> np
 
     def measure(rows: Any, points: tuple[Tree, Tree], agents: Any) -> jax.Array:
         objectives = rows(context.batch)
-        inputs = key, agents, objectives.train.count, points[1], BATCHES
-        return curvature(objectives, *points, probes(*inputs))
+        return curvature(
+            objectives, *points, probes(key, agents, objectives.train.count, points[1], BATCHES)
+        )
 
     return np.asarray(context.map_agents(measure, point))[:, None]
 

@@ -70,8 +70,11 @@ def masked_mixer(network: Network) -> MaskedMixer:
         receiver = masked_receiver(network, i)
         count = len(receiver.neighbours)
         senders[:count, i], weights[:count, i] = receiver.neighbours, receiver.weights
-    tables = host_transfer.to_device(senders, np.int32), host_transfer.to_device(weights, np.uint32)
-    return MaskedMixer(*tables, network.mask_limit)
+    return MaskedMixer(
+        host_transfer.to_device(senders, np.int32),
+        host_transfer.to_device(weights, np.uint32),
+        network.mask_limit,
+    )
 
 
 class FixedPointMessage:

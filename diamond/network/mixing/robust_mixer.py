@@ -262,5 +262,6 @@ def robust_mixer(network: Network) -> RobustMixer:
     liars = tuple(
         (as_index(liar.agent), as_index(lies.index(liar.function))) for liar in network.lies
     )
-    tables = to_device(senders, np.int32), to_device(weights), to_device(most)
-    return RobustMixer(*tables, liars, aggregation, lies)
+    return RobustMixer(
+        to_device(senders, np.int32), to_device(weights), to_device(most), liars, aggregation, lies
+    )
