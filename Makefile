@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE =
 # Bytecode is compiled at the first import, so only for modules that are used.
 INSTALL = -m pip install --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo check test test-slow test-lowest test-torch coverage lint format docs bench clean
+.PHONY: demo check test test-slow test-changed test-lowest test-torch coverage lint format docs bench clean
 
 # Only what the demo needs: a newcomer waits for no package of development.
 $(VENV)/installed-demo: pyproject.toml
@@ -32,10 +32,15 @@ check: lint  ## a minute: lint, types, and the fastest tests of every folder
 	$(BIN)/python -m pytest -m quick -n 2 --dist loadfile $(QUICK_FILES)
 
 test: lint  ## everything that must hold; says at its end what was skipped, and why
-	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m 'not slow and not wide' -n 2 --dist loadfile --no-loadscope-reorder
 
-test-slow: $(VENV)/installed  ## studies that take minutes
-	$(BIN)/python -m pytest -m slow
+test-slow: $(VENV)/installed  ## studies that take minutes, and all combinations of methods, networks and runtimes
+	$(BIN)/python -m pytest -m wide -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m 'slow and not wide'
+
+test-changed: $(VENV)/installed  ## all combinations in folders that changed since BASE, one day ago by default
+	tests=$$(bash .ci/changed_folders $(BASE)); \
+	[ -z "$$tests" ] || $(BIN)/python -m pytest -m wide -n 2 --dist loadfile --minutes 3 $$tests
 
 # Old packages may use what their newer dependencies deprecate: that warning is no failure.
 test-lowest:  ## the demo and the fastest tests with the oldest supported versions
@@ -61,7 +66,7 @@ test-torch: $(TORCH)/installed  ## diamond.torch, with the versions of the extra
 
 coverage: $(VENV)/installed  ## lines of diamond/ that the tests run, in their processes too; no file below 80 %
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/coverage run -m pytest -m 'not slow and not wide' -n 2 --dist loadfile --no-loadscope-reorder
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --sort=cover --skip-covered
 	$(BIN)/coverage json --quiet -o - | $(BIN)/python tests/support/coverage_check.py 80

@@ -7,6 +7,7 @@ Ranks are not promoted silently in the core either (`test_algorithms` runs every
 import gc
 import mmap
 import os
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -85,7 +86,29 @@ LONG_TESTS = (
 ).split()
 
 
-def pytest_collection_modifyitems(items):
-    """Long files first; `--no-loadscope-reorder` leaves it so."""
+def pytest_addoption(parser):
+    parser.addoption("--minutes", type=float, help="begin no test later")
+
+
+def pytest_runtest_setup(item, began=time.monotonic()):
+    limit = item.config.getoption("--minutes")
+    if limit is not None and time.monotonic() - began > 60 * limit:
+        pytest.skip(f"not begun in {limit:g} minutes: `make test-slow` has all")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Long files first; `--no-loadscope-reorder` leaves it so. Kept combinations are not wide."""
+    kept, present = {}, {}
+    for item in items:
+        mark = next((mark for mark in item.own_markers if mark.name == "wide"), None)
+        if mark and "keep" in mark.kwargs:
+            kept[item.function] = {*mark.kwargs["keep"]}
+            present.setdefault(item.function, set()).add(item.callspec.id)
+            if item.callspec.id in kept[item.function]:
+                item.own_markers.remove(mark)
+    if not any("::" in argument for argument in config.args):
+        rest = {function.__name__: kept[function] - present[function] for function in kept}
+        assert not any(rest.values()), f"marks keep what is no combination: {rest}"
     order = {name: i for i, name in enumerate(LONG_TESTS)}
     items.sort(key=lambda item: order.get(item.path.stem, len(LONG_TESTS)))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fast_compilation import without_optimizations
 from pages import ENV, ROOT, quotes
-from tiny_experiment import TINY, TOML, tiny
+from tiny_experiment import TINY, tiny
 from typer.testing import CliRunner
 
 import diamond
@@ -113,17 +113,6 @@ def command(*words):
     raise ValueError(found.stderr)
 
 
-def wrong_keys(here):
-    text = TOML.replace("ring:3", "rign:3").replace("batch", "alhpa = 1\nbatch")
-    (here / "small.toml").write_text(text)
-    command("run", "small.toml")
-
-
-def two_seeds(here):
-    (here / "small.toml").write_text(TOML)
-    command("run", "small.toml", "--set", "seed=[0, 1]")
-
-
 def interrupted(here, experiment, **manifest):
     """The folder of a run that was begun."""
     path = here / "runs" / experiment.name
@@ -134,12 +123,6 @@ def interrupted(here, experiment, **manifest):
             status="interrupted", versions=package_versions(), **rest, **manifest
         )
     return path
-
-
-def busy(here):
-    path = interrupted(here, tiny(name="small"), problem={"sources": {}})
-    with Writer(path):
-        command("resume", "runs/small")
 
 
 def changed(here):
@@ -179,15 +162,9 @@ PROVOKED = {
     "Levels that do not depend on each other": lambda: problem(
         lower=lambda x, y, rows: jnp.mean((rows["a"] @ y) ** 2)
     ),
-    "An agent without rows": lambda: problem(train=[ROWS, rows([])], valid=[ROWS] * 2),
-    "Rows that are not finite": lambda: problem(train=[rows([[0, 1], [1, 2], [np.nan, 3]])]),
-    "Problem and network differ": lambda: diamond.simulate(
-        problem(agents=3), diamond.network.ring(5), steps(), 1
-    ),
     "More memory than there is": lambda: diamond.simulate(
         problem(agents=2), diamond.network.path(2), steps(), 1, memory=900
     ),
-    "A graph in pieces": lambda: diamond.network.from_graph(nx.Graph([(0, 1), (2, 3)])),
     "A mixing matrix that does not average": leaking,
     "Diverged: beta": lambda: run(steps(beta=5)),
     "Diverged: lipschitz": short_chain,
@@ -200,16 +177,9 @@ PROVOKED = {
     "Momentum that gathers correction": stale,
     "x stands still": lambda: run(steps(alpha=1e-9), 100),
     "Features that have collapsed": collapsed,
-    "A mistake in a file": wrong_keys,
-    "Several where one is wanted": two_seeds,
-    "Another process": busy,
     "The problem has changed": changed,
     "No checkpoint left": unreadable,
-    "Labels that are no classes": lambda: meta_learning(
-        [{"a": ROWS["a"], "b": np.array([0, 1, 0, 1, 0, 2] * 2)}], [ROWS], classes=2
-    ),
     "Measures that are not finite": unmeasurable,
-    "No run there": lambda: command("show", "runs/none"),
 }
 
 
