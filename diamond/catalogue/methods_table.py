@@ -101,12 +101,12 @@ def describe_method(name: str, level: str | None = None) -> MethodRow:
     )
 
 
-def _moving_variables(word: str, method: Any) -> str:
+def _moving_variables(word: str, method: ComposedAlgorithm) -> str:
     names, star, repeats = word.partition("*")
     return "".join(n for n in names if n in method.variables) + star + repeats
 
 
-def _oracle_calls(method: Any) -> str:
+def _oracle_calls(method: ComposedAlgorithm) -> str:
     """Return the oracle calls of one agent in a round, per point of its estimator."""
     points = 2 if method.estimator.needs_previous_point else 1
     rows = "all rows" if method.estimator.full else "a batch"

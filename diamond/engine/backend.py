@@ -13,7 +13,7 @@ from ..core.cost_counter import Cost
 from ..core.pytrees import Tree
 from ..core.sampling import key
 from ..hardware.device_memory import Budget, MemoryBoundedProgram
-from ..interface.round_interface import Algorithm
+from ..interface.round_interface import Algorithm, Method
 from ..problem import Objectives, Rows
 from ..schedules.deferred import Consensus
 from .round_program import Progress
@@ -46,11 +46,11 @@ class Backend(Protocol):
     def stack(self, seeds: Sequence[int], make: Callable[[int], Tree]) -> Tree:
         """Stack make(seed) over the runs, as an argument of a program."""
 
-    def initial_progress(self, algorithm: Any, starts: Sequence[Start]) -> Progress:
+    def initial_progress(self, algorithm: Method, starts: Sequence[Start]) -> Progress:
         """Return the progress of all agents of all runs before round 0."""
 
     def run_rounds(
-        self, algorithm: Any, seeds: Sequence[int], progress: Progress, until: int
+        self, algorithm: Method, seeds: Sequence[int], progress: Progress, until: int
     ) -> tuple[Progress, list[int | None]]:
         """Run rounds up to `until`; return for each run the round that broke it, or None."""
 
@@ -60,7 +60,7 @@ class Backend(Protocol):
     def progress_of_run(self, progress: Progress, run: int) -> Progress:
         """Return the progress of one run as arrays of this process."""
 
-    def learned_step_sizes(self, algorithm: Any, state: Any) -> dict[str, Any]:
+    def learned_step_sizes(self, algorithm: Method, state: Any) -> dict[str, Any]:
         """Return the step sizes that the runs have learned, with axes of runs and agents."""
 
     def gather(self, tree: Tree) -> Tree:
@@ -84,13 +84,13 @@ class SingleRunBackend(ABC):
         (seed,) = seeds
         return make(seed)
 
-    def initial_progress(self, algorithm: Any, starts: Sequence[Start]) -> Progress:
+    def initial_progress(self, algorithm: Method, starts: Sequence[Start]) -> Progress:
         ((x, y),) = starts
         progress = self.initial_run_progress(algorithm, x, y)
         return progress if self.is_laid_out else self.scatter_progress(progress)
 
     def run_rounds(
-        self, algorithm: Any, seeds: Sequence[int], progress: Progress, until: int
+        self, algorithm: Method, seeds: Sequence[int], progress: Progress, until: int
     ) -> tuple[Progress, list[int | None]]:
         after, finite = self.run_until(algorithm, key(seeds[0]), progress, until)
         return after, [None if finite else int(after.t) - 1]
@@ -104,7 +104,7 @@ class SingleRunBackend(ABC):
     def progress_of_run(self, progress: Progress, run: int) -> Progress:
         return Progress(progress.t, *self.gather(tuple(progress[1:])))
 
-    def learned_step_sizes(self, algorithm: Any, state: Any) -> dict[str, Any]:
+    def learned_step_sizes(self, algorithm: Method, state: Any) -> dict[str, Any]:
         columns = host_transfer.to_host(self.gather(algorithm.learned_values(state)))
         return {name: values[None] for name, values in columns.items()}
 

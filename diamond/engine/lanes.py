@@ -16,7 +16,7 @@ from ..core.cost_counter import Cost
 from ..core.sampling import Sampling, key
 from ..hardware.compiler import compile_program
 from ..hardware.device_memory import Budget, MemoryBoundedProgram
-from ..interface.round_interface import Algorithm
+from ..interface.round_interface import Algorithm, Method
 from ..metrics.divergence import nonfinite_measures
 from ..metrics.evaluations import Every, is_evaluation
 from ..metrics.measures import Measures
@@ -80,13 +80,13 @@ class LaneBackend:
         by_seed = {seed: make(seed) for seed in seeds}
         return jax.tree.map(lambda *a: np.stack(a), *(by_seed[seed] for seed in seeds))
 
-    def initial_progress(self, algorithm: Any, starts: Sequence[Start]) -> Progress:
+    def initial_progress(self, algorithm: Method, starts: Sequence[Start]) -> Progress:
         x, y = _stack(starts)
         progress: Progress = _initial_progress(algorithm, self.objectives, self.mixing, x, y)
         return progress._replace(t=jnp.int32(0))
 
     def arguments(
-        self, algorithm: Any, seeds: Sequence[int], progress: Progress, until: int
+        self, algorithm: Method, seeds: Sequence[int], progress: Progress, until: int
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of the compiled rounds."""
         if self.keys[0] != seeds:
@@ -96,7 +96,7 @@ class LaneBackend:
         return (*inputs, (*progress[1:], self.failed), jnp.int32(until)), options
 
     def run_rounds(
-        self, algorithm: Any, seeds: Sequence[int], progress: Progress, until: int
+        self, algorithm: Method, seeds: Sequence[int], progress: Progress, until: int
     ) -> tuple[Progress, list[int | None]]:
         inputs, options = self.arguments(algorithm, seeds, progress, until)
         after = jax.block_until_ready(self.rounds(*inputs, **options))
@@ -111,7 +111,7 @@ class LaneBackend:
     def progress_of_run(self, progress: Progress, run: int) -> Progress:
         return Progress(progress.t, *jax.tree.map(lambda a: a[run], tuple(progress[1:])))
 
-    def learned_step_sizes(self, algorithm: Any, state: Any) -> dict[str, Any]:
+    def learned_step_sizes(self, algorithm: Method, state: Any) -> dict[str, Any]:
         return dict(jax.vmap(lambda a, s: a.learned_values(s))(algorithm, state))
 
     def gather(self, tree: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from ..core import cost_counter, host_transfer
 from ..core.sampling import Sampling
 from ..interface.member_changes import check_member_changes, mean_point
-from ..interface.round_interface import Algorithm
+from ..interface.round_interface import Algorithm, Method
 from ..metrics import stopping
 from ..metrics.evaluations import Every
 from ..metrics.measures import Measures
@@ -137,7 +137,7 @@ def _begin_epoch(
     driver: SingleDriver, backend: SingleDevice, epoch: Epoch, before: Epoch, everyone: Everyone
 ) -> None:
     """Set the driver of an epoch to its first round; see `interface.member_changes`."""
-    algorithm: Any = driver.policy.algorithm  # with `restart_trackers`: `check_member_changes`
+    algorithm: Method = driver.policy.algorithm  # with `restart_trackers`: `check_member_changes`
     members, fresh = np.asarray(epoch.members), driver.progress
     state = algorithm.restart_trackers(jax.tree.map(lambda a: a[members], everyone.state))
     stays = [agent in before.members for agent in epoch.members]

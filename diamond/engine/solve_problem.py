@@ -11,7 +11,7 @@ import numpy as np
 from ..catalogue import maker
 from ..core.suggestions import did_you_mean
 from ..core.validation import as_int
-from ..interface.round_interface import Algorithm
+from ..interface.round_interface import Algorithm, Method
 from ..metrics.evaluations import geometric_rounds
 from ..metrics.stopping import Stop
 from ..network import Network, complete
@@ -182,7 +182,7 @@ def _batch_size(problem: Problem) -> int:
     return min(LARGEST_BATCH, 2 ** int(math.log2(max(rows / BATCHES, 1))))
 
 
-def _description(problem: Problem, network: Network, method: Any) -> str:
+def _description(problem: Problem, network: Network, method: Method) -> str:
     """Describe in two sentences what was chosen and why."""
     batch = method.batch
     agents = f"{problem.agents} agents on {network.title}" if problem.agents > 1 else "one agent"

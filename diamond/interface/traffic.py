@@ -12,7 +12,7 @@ from ..network.spanning_tree import count_mean_messages, exact_mean_obstacle
 from ..problem import Objectives
 from ..schedules.deferred import deferred_names, select_agent_values
 from ..schedules.learned import learned_names
-from .round_interface import Algorithm, Message
+from .round_interface import Algorithm, Message, Method
 
 MASKED_BYTES = 8  # of a number in a masked sum
 
@@ -77,7 +77,7 @@ def check_exact_means(network: Network, messages: Sequence[Message], obstacle: s
         )
 
 
-def check_robust_mixing(network: Network, algorithm: Any, messages: Sequence[Message]) -> None:
+def check_robust_mixing(network: Network, algorithm: Method, messages: Sequence[Message]) -> None:
     """Reject a method whose corrections need sums that robust mixing does not preserve."""
     if network.defense is None:
         return
@@ -90,7 +90,7 @@ def check_robust_mixing(network: Network, algorithm: Any, messages: Sequence[Mes
         )
 
 
-def check_masked_sums(network: Network, algorithm: Any) -> None:
+def check_masked_sums(network: Network, algorithm: Method) -> None:
     """Reject settings in which agents would send measurements or single messages in the clear."""
     if network.mask_limit is None:
         return

@@ -5,14 +5,17 @@ needs. There, x moves by distance over gradients after a short rest, and y and z
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...auto.adaptive_optimizers import Adam, DistanceOverGradients, adam_rate
 from ...schedules.learned import learned_names
 from ...schedules.step_schedules import Constant
 
+if TYPE_CHECKING:
+    from .composed import ComposedAlgorithm
 
-def with_adaptive_steps(method: Any, problem: Any) -> Any:
+
+def with_adaptive_steps(method: "ComposedAlgorithm", problem: Any) -> Any:
     """Return the method with optimizers for the steps that it leaves open, if it needs them.
 
     On a problem whose lower level is solved for, only a method whose directions must not start at
