@@ -32,6 +32,7 @@ def change(
     with report_site_errors():
         from ..config.federation_file import load
         from ..config.validation_errors import BadExperiment, Mistake, value_errors_as_mistakes
+        from ..core.exclusions import check_combination
         from ..sites.identity.roster import load_roster
         from ..sites.identity.roster_signing import change_members
 
@@ -45,12 +46,11 @@ def change(
         if changed:
             message = "cannot change while the run goes on; only sites, relays and network can"
             raise BadExperiment(str(file), [Mistake(name, message) for name in changed])
-        if federation.signed:
-            message = "signed messages are compared among constant members; leave it out"
-            raise BadExperiment(str(file), [Mistake("signed", message)])
         network = federation.build_network(), terms["network"]
         change_inputs = federation.sites, *network, from_round, federation.relays
         with value_errors_as_mistakes(str(file)):
+            used = {"changing members": True, "signatures": federation.signed}
+            check_combination(used, federation.name, "sites")
             bundles = change_members(folder, *change_inputs, rewind)
         roster = load_roster(folder)
         before, after = (

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from ..core.exclusions import find_exclusions
 from ..interface.traffic import check_masked_sums
 from ..network import Network
 from ..records.manifest import RunOrigin
@@ -30,6 +31,7 @@ Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
 ADDRESS = r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}"
 Address = Annotated[str, Field(pattern=rf"^{ADDRESS}$")]
 MAX_BUILT = 1000  # agents of a network that is built although there are fewer sites
+KEYS = {"a deadline": "deadline", "missing='continue'": "missing", "signatures": "signed"}
 PLACEHOLDERS = {"name": "name", "rounds": 10**6}  # of required values that are invalid
 OptionalAddress = Annotated[str, Field(pattern=rf"^({ADDRESS})?$")]
 
@@ -113,31 +115,17 @@ class Federation(BaseModel):
         network = self.build_network()
         messages = reachability_mistakes(self.sites, network, self.relays)
         mistakes = [Mistake("sites", message) for message in messages]
-        if self.deadline is not None and self.missing != "continue":
-            mistakes.append(Mistake("deadline", 'needs missing = "continue"'))
-        if self.deadline is not None and network.sequence:
-            message = "exchange_every and deadline exclude each other; leave out one of the two"
-            mistakes.append(Mistake("deadline", message))
-        if network.mask_limit is not None:
-            mistakes += [Mistake(name, reason) for name, reason in self._unmaskable().items()]
-        return mistakes
-
-    def _unmaskable(self) -> dict[str, str]:
-        """Return the keys that exclude masked sums, with the reason."""
-        reasons = {}
-        if self.missing == "continue":
-            reasons["missing"] = (
-                'masks cancel only in the sum of all neighbours: masked needs missing = "wait"'
-            )
-        if self.signed:
-            reasons["signed"] = (
-                "compares single messages, which masked hides; leave out one of them"
-            )
+        deadline, masks = self.deadline is not None, network.mask_limit is not None
+        used = {f"missing='{self.missing}'": True, "interrupted links": network.sequence}
+        used |= {"a deadline": deadline, "masked sums": masks, "signatures": self.signed}
+        for row, pair in find_exclusions(used, "sites"):
+            key = next(KEYS[name] for name in pair if name in KEYS)
+            mistakes.append(Mistake(key, row.message(pair, network.name)))
         try:
-            check_masked_sums(self.build_network(), self.algorithm.build())
+            check_masked_sums(network, self.algorithm.build())
         except ValueError as cause:
-            reasons["algorithm"] = str(cause)
-        return reasons
+            mistakes.append(Mistake("algorithm", str(cause)))
+        return mistakes
 
     def build_network(self) -> Network:
         """Build the network."""

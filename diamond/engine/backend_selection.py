@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from ..core.exclusions import check_combination
 from ..core.sampling import Sampling
 from ..network import Network
 from ..problem import Problem
@@ -27,8 +28,8 @@ def select_backend(
     with a large y work one after another.
     """
     inputs = problem, network, batch, sampling
-    if memory == "least" and (devices is not None or shard is not None):
-        raise ValueError("memory = 'least' is for one device: leave out devices and shard")
+    used = {"several devices": devices is not None, "sharded models": shard is not None}
+    check_combination(used | {"memory='least'": memory == "least"}, "this run")
     if devices is None and shard is None:
         return SingleDevice(*inputs, precision, memory)
     assert memory != "least"

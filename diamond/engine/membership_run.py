@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core import cost_counter, host_transfer
+from ..core.exclusions import check_combination
 from ..core.sampling import Sampling
 from ..interface.member_changes import check_member_changes, mean_point
 from ..interface.round_interface import Algorithm, Method
@@ -59,11 +60,10 @@ class Everyone(NamedTuple):
 def check_epochs(problem: Problem, network: Network, algorithm: Algorithm, shrinks: bool) -> None:
     """Refuse runs that cannot go on with other members."""
     check_member_changes(problem, algorithm)
-    if shrinks:
-        raise ValueError("a run whose members change cannot roll back: give on_divergence='stop'")
     absent = {*range(problem.agents)} - {*network.epochs[0].members}
-    if any(problem.rows[part]._sources.keys() & absent for part in problem.rows):
-        raise ValueError("rows of all agents must be loaded in this process, as members change")
+    is_elsewhere = any(problem.rows[part]._sources.keys() & absent for part in problem.rows)
+    used = {"on_divergence='shrink'": shrinks, "rows in other processes": is_elsewhere}
+    check_combination(used | {"changing members": True}, network.name)
 
 
 def simulate_epochs(

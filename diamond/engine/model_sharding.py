@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from ..core.exclusions import check_combination
 from ..core.pytrees import Tree
 from ..core.sampling import Sampling
 from ..hardware.compiler import MULTI_DEVICE_ROUND_OPTIONS, compile_program
@@ -105,8 +106,8 @@ class ShardedModel(SingleDevice):
                 f"shard: agents = {shard.agents} must divide the {len(mesh_devices)} devices and "
                 f"the {problem.agents} agents"
             )
-        if jax.process_count() > 1:
-            raise ValueError("shard: sharding inside an agent needs one process")
+        used = {"sharded models": True, "several processes": jax.process_count() > 1}
+        check_combination(used, "this run")
         super().__init__(problem, network, batch, sampling, precision, memory)
         grid = np.array(mesh_devices).reshape(shard.agents, -1)
         self.mesh = Mesh(grid, (AGENTS_AXIS, MODEL_AXIS))

@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..core import pytrees
+from ..core.exclusions import check_combination
 from ..core.pytrees import Tree
 from ..core.sampling import Sampling
 from ..hardware.compiler import MULTI_DEVICE_ROUND_OPTIONS, compile_program
@@ -54,12 +55,8 @@ class MultiDevice(SingleRunBackend):
         transport: Transport | None = None,
         memory: int | None = None,
     ):
-        if network.channels:
-            raise ValueError("channels are simulated on one device; leave devices out")
-        if network.defense is not None or network.lies:
-            raise ValueError("robust mixing runs on one device; leave devices out")
-        if network.mask_limit is not None:
-            raise ValueError("masked sums run on one device; leave devices out")
+        used = {"changing members": network.epochs, "several devices": True}
+        check_combination(network.features | used, network.name)
         mesh_devices = resolve_devices(devices)
         self.mesh = Mesh(np.array(mesh_devices), (AXIS,))
         self.donates = problem.is_large  # rounds overwrite the progress before

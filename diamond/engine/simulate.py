@@ -9,6 +9,7 @@ from typing import Any, Literal
 import jax
 
 from ..catalogue import methods_for, methods_without_convexity
+from ..core.exclusions import check_combination
 from ..core.sampling import Sampling
 from ..core.validation import as_int
 from ..hardware.compiler import optimized_compilation
@@ -152,11 +153,10 @@ def simulate(
     measures = parse_measures(measure, problem)
     own_metrics = (*problem.metrics, *(name for name, _ in measures.functions))
     stop = stopping.check_stop(stop, own_metrics, network.links)
-    if privacy_of(algorithm) is not None and (targets := stopping.without_budgets(stop)):
-        raise ValueError(
-            f"stop: when {next(iter(targets))} is reached depends on the rows without noise, which "
-            f"a private run refuses: stop by rounds, samples or bytes"
-        )
+    measured_targets = stopping.without_budgets(stop)
+    is_private = privacy_of(algorithm) is not None
+    used = {"privacy": is_private, "stop by a measure": measured_targets}
+    check_combination(used, f"stop = {stop}")
     measures.check_measured(list(stop), "stop")
     compute_is_measured = network.links is not None and network.links.compute is None
     timed_targets = {"seconds", *(["network_seconds"] if compute_is_measured else [])} & {*stop}
@@ -166,10 +166,10 @@ def simulate(
     shrinks = on_divergence == "shrink" and has_steps  # quasi-Newton steps never diverge
     if network.epochs:
         check_epochs(problem, network, algorithm, shrinks)
-        options: dict[str, Any] = {"devices": devices, "shard": shard, "backend": backend}
-        options |= {"resume": resume, "on_progress": on_progress}
-        if option := next((name for name, value in options.items() if value is not None), ""):
-            raise ValueError(f"members of {network.name} change: leave out {option}")
+        used = {"several devices": devices is not None, "sharded models": shard is not None}
+        used |= {"backend": backend is not None, "resume": resume is not None}
+        used |= {"changing members": True, "on_progress": on_progress is not None}
+        check_combination(used, network.name)
     shows = progress and jax.process_index() == 0
     with (
         product_precision(precision),
@@ -296,14 +296,12 @@ def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) ->
     check_lower_level(problem, algorithm, network)
     check_network_kind(network, algorithm, problem)
     check_masked_sums(network, specialize(algorithm, problem, network))
-    if problem.streams or exact_mean_obstacle(
-        network
-    ):  # tracing finds methods that ask for all rows
+    if problem.streams or exact_mean_obstacle(network):  # tracing finds methods with all rows
         outline = replace_deferred(specialize(algorithm, problem, network), lambda open: 1)
         objectives = problem.objectives(algorithm.batch)
         shapes = message_shapes(outline, objectives, *problem.start(0))
         check_robust_mixing(network, outline, shapes)
-        check_exact_means(network, shapes)
+        check_exact_means(network, shapes, {})
 
 
 def warn_of_repeated_rows(problem: Problem, batch: int) -> None:
@@ -353,12 +351,6 @@ def check_network_kind(network: Network, algorithm: Algorithm, problem: Problem)
     most_general = specialize(algorithm, problem, network).networks
     if NETWORKS.index(network.kind) <= NETWORKS.index(most_general):
         return
-    needs = (
-        "symmetric weights that stay the same"
-        if most_general == "symmetric"
-        else "balanced weights"
-    )
-    raise ValueError(
-        f"{network.name} is {network.kind}, and this algorithm needs {needs}; those that do not: "
-        f"{', '.join(methods_for(problem.lower_level, network.kind))}"
-    )
+    used = {f"a method for {most_general} weights": True, f"{network.kind} weights": True}
+    suitable = ", ".join(methods_for(problem.lower_level, network.kind))
+    check_combination(used, network.name, remedy=f"those that do not: {suitable}")

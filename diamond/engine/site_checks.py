@@ -1,5 +1,6 @@
 """Checks of a run of sites before it begins."""
 
+from ..core.exclusions import check_combination
 from ..core.validation import as_int
 from ..interface.round_interface import Algorithm
 from ..network import Network
@@ -23,9 +24,7 @@ def check_changes(
     deadline: float | str | None = None,
 ) -> None:
     """Refuse methods that are wrong where some rounds have fewer links, and lone deadlines."""
-    if deadline is not None and (missing != "continue" or network.sequence):
-        raise ValueError(
-            "a deadline needs missing='continue' and a network with an exchange in every round"
-        )
+    used = {"a deadline": deadline is not None, "missing='wait'": missing != "continue"}
+    check_combination(network.features | used, network.name, "sites")
     if network.sequence or deadline is not None:
         check_network_kind(network if network.sequence else network.every(2), algorithm, problem)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..core.exclusions import check_combination
 from ..core.sampling import Sampling
 from ..interface.member_changes import check_member_changes
 from ..interface.round_interface import Algorithm
@@ -140,11 +141,8 @@ def run(
     check_counts(settings.rounds, settings.seed, settings.every)
     check_changes(problem, network, algorithm, settings.missing, settings.deadline)
     if is_private := privacy_of(algorithm) is not None:
-        if settings.share_loss:
-            raise PrivacyRefusal(
-                "--share-loss shows the loss on this site's rows without noise, which a private "
-                "run refuses: leave it out"
-            )
+        shown = {"privacy": True, "--share-loss": settings.share_loss}
+        check_combination(shown, "a site", "sites", error=PrivacyRefusal)
         algorithm = with_secret(algorithm, read_or_create_key(folder))
     site_run = _SiteRun(
         load_bundle(bundle), problem, network, algorithm, settings, build_network, is_private
@@ -194,11 +192,12 @@ class _SiteRun:
 
     def check_change(self) -> None:
         """Refuse a change of the members that this run cannot follow."""
-        protected = self.settings.signed or self.network.mask_limit is not None or self.is_private
-        if self.build_network is None or self.settings.missing != "wait" or protected:
-            raise ValueError(
-                "members change only with missing = 'wait', without privacy, masks and signatures"
-            )
+        if self.build_network is None:
+            raise ValueError("the networks of other members are unknown: give build_network")
+        used = {"missing='continue'": self.settings.missing == "continue", "changing members": True}
+        used |= {"signatures": self.settings.signed, "privacy": self.is_private}
+        used |= {"masked sums": self.network.mask_limit is not None}
+        check_combination(used, self.site.roster.federation, "sites")
         check_member_changes(self.problem, self.algorithm)
 
     def make_agent(self, epoch: Epoch | None) -> Agent:

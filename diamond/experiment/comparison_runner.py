@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from ..catalogue import maker
+from ..core.exclusions import check_combination
 from ..core.sampling import Sampling
 from ..core.validation import as_int
 from ..engine.many_runs import simulate_seeds
@@ -86,8 +87,7 @@ def compare(
     metric_names = (*problem.metrics, *(name for name, _ in measures.functions))
     stop = stopping.check_stop(stop, metric_names, network.links)
     measures.check_measured(list(stop), "stop")
-    if batched and (stop or resume):
-        raise ValueError("batched=True runs all rounds from the start: leave out stop and resume")
+    check_combination({"batched=True": batched, "stop": stop, "resume": resume}, "compare")
     earlier_runs = _resumable(resume, by_label, network)
     runs: dict[tuple[str, int], Run] = {}
     diverged: dict[tuple[str, int], str] = {}

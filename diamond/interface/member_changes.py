@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
+from ..core.exclusions import check_combination
 from ..core.pytrees import Tree
 from ..problem import Problem
 from ..schedules.deferred import replace_deferred, specialize
@@ -33,20 +34,10 @@ def mean_point(points: Sequence[Sequence[np.ndarray]], like: Tree) -> Tree:
 
 def check_member_changes(problem: Problem, algorithm: Method) -> None:
     """Refuse problems and methods that cannot go on with other members."""
-    if problem.streams:
-        raise ValueError(
-            "rows of a stream are drawn for fixed members: take stored rows, or constant members"
-        )
-    method = specialize(algorithm, problem)
-    if method.learns_alpha:
-        raise ValueError(
-            "this method learns alpha from all agents, which has no meaning after members change: "
-            "give alpha"
-        )
+    method, name = specialize(algorithm, problem), type(algorithm).__name__
+    used = {"changing members": True, "streams": problem.streams}
+    check_combination(used | {"a learned alpha": method.learns_alpha}, name)
     outline = replace_deferred(method, lambda open: 1)
     restart = lambda x, y: outline.restart_trackers(outline.init(x, y))
-    if jax.eval_shape(restart, *problem.start(0)) is None:
-        raise ValueError(
-            f"{type(algorithm).__name__} keeps a state that has no meaning after members change: "
-            f"take a method of gossip or gradient tracking, such as diamond.diamond(alpha=...)"
-        )
+    is_lost = jax.eval_shape(restart, *problem.start(0)) is None
+    check_combination({"changing members": True, "a state without restart": is_lost}, name)

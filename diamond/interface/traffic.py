@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..core.exclusions import Features, check_combination
 from ..core.sampling import draw, key
 from ..network import Network
-from ..network.spanning_tree import count_mean_messages, exact_mean_obstacle
+from ..network.spanning_tree import count_mean_messages
 from ..problem import Objectives
 from ..schedules.deferred import deferred_names, select_agent_values
 from ..schedules.learned import learned_names
@@ -66,28 +67,19 @@ def is_mean(message: Message) -> bool:
     return has_mean
 
 
-def check_exact_means(network: Network, messages: Sequence[Message], obstacle: str = "") -> None:
-    """Reject a method with exact means where there are none; `obstacle` is one of the run."""
-    obstacle = exact_mean_obstacle(network) or obstacle
-    if any(map(is_mean, messages)) and obstacle:
-        raise ValueError(
-            f"{network.name}: this method sends exact means over all agents, which this network "
-            f"cannot carry, since {obstacle}: take a method without exact means, such as diamond, "
-            f"or a network without this"
-        )
+def check_exact_means(network: Network, messages: Sequence[Message], site: Features) -> None:
+    """Reject a method with exact means where there are none; `site` are features of a site."""
+    used = {"exact means": True, "changing members": network.epochs, **network.features, **site}
+    if any(map(is_mean, messages)):
+        check_combination(used, network.name, "sites")
 
 
 def check_robust_mixing(network: Network, algorithm: Method, messages: Sequence[Message]) -> None:
     """Reject a method whose corrections need sums that robust mixing does not preserve."""
-    if network.defense is None:
-        return
-    corrects = algorithm.networks == "symmetric"
-    if corrects or any(jax.tree.leaves(message.total) for message in messages):
-        raise ValueError(
-            f"{network.name}: this method sends trackers or corrects x by sums over the network, "
-            f"in which the error of robust mixing would accumulate; take a gossip method, such as "
-            f"dsgd or m_sgd, or d_soba for a common lower level"
-        )
+    is_corrected = algorithm.networks == "symmetric"
+    has_sums = is_corrected or any(jax.tree.leaves(message.total) for message in messages)
+    used = {"robust mixing": network.defense is not None, "trackers": has_sums}
+    check_combination(used, network.name)
 
 
 def check_masked_sums(network: Network, algorithm: Method) -> None:
@@ -96,11 +88,8 @@ def check_masked_sums(network: Network, algorithm: Method) -> None:
         return
     open_numbers = {*deferred_names(algorithm)} | ({"alpha"} & learned_names(algorithm))
     names = sorted(name for name in open_numbers if not name.startswith("_"))
-    if names:
-        raise ValueError(
-            f"{network.name}: {', '.join(names)} would be estimated from measurements that each "
-            f"agent sends in the clear, and masked sums hide those: give {' and '.join(names)}"
-        )
+    used = {"masked sums": True, "open numbers": names}
+    check_combination(used, network.name, remedy=f"give {' and '.join(names)}")
 
 
 def count_traffic(

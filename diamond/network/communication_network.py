@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 
+from diamond.core.exclusions import check_combination
 from diamond.core.validation import as_int
 from diamond.network import edge_usage, spectrum
 from diamond.network.liars import Liar, LieFunction, explain_undefended, make_liar, tolerated_liars
@@ -79,15 +80,8 @@ class Network:
             channels = tuple(channels[0])
         if self.channels:
             raise ValueError(f"{self.name} has channels already; give all of them in one call")
-        if self.base is not None and channels:
-            raise ValueError(
-                f"{self.name} sends in some rounds only, and channels need every message: leave "
-                f"out the channels, or exchange in every round"
-            )
-        if channels:
-            self._check_unmasked("channels change messages on their way")
-            self._check_perfect_links(self.defense is None and not self.lies)
-        check_channels(channels, self.name if self.sequence else None)
+        check_channels(channels)
+        check_combination(replace(self, channels=channels).features, self.name)
         if gamma is None:
             gamma = min((channel.gamma for channel in channels), default=1.0)
         elif not callable(gamma) and not 0 < gamma <= 1:
@@ -110,8 +104,7 @@ class Network:
             raise ValueError(f"no robust mixing {rule!r}; there are 'clipped' and 'trimmed'")
         if as_int("liars", liars) < 1:
             raise ValueError(f"liars = {liars}: robust mixing expects one or more")
-        self._check_unmasked("robust mixing compares single messages")
-        self._check_perfect_links(self.kind == "symmetric" and not self.channels)
+        check_combination(self.features | {"robust mixing": True}, self.name)
         expected = f"{liars} liar{'s' * (liars != 1)}"
         if reason := explain_undefended(self.graph, liars):
             raise ValueError(f"{self.name} cannot be defended against {expected}: {reason}")
@@ -136,8 +129,7 @@ class Network:
         Returns:
             The network with one more liar.
         """
-        self._check_unmasked("lies change single messages")
-        self._check_perfect_links(self.kind == "symmetric" and not self.channels)
+        check_combination(self.features | {"liars": True}, self.name)
         liar = make_liar(agent, lie, self.agents)
         return replace(self, lies=(*self.lies, liar), name=f"{self.name}, {liar.name}")
 
@@ -156,21 +148,33 @@ class Network:
         """
         return add_masks(self, limit)
 
-    def _check_unmasked(self, reason: str) -> None:
-        if self.mask_limit is not None:
-            raise ValueError(f"{self.name}: {reason}, which masked sums hide; leave out masked")
+    @property
+    def features(self) -> dict[str, bool]:
+        """Which features of `diamond.core.exclusions` it has, without changes of members."""
+        is_of_any = lambda name: any(getattr(channel, name) for channel in self.channels)
+        compressions = [channel for channel in self.channels if channel.compresses]
+        return {
+            "channels": bool(self.channels),
+            "inexact channels": any(c.tries is None for c in self.channels),
+            "lossy channels": is_of_any("breaks_links"),
+            "channels with memory": is_of_any("static_only"),
+            "a second compression": len(compressions) > 1,
+            "compression": bool(compressions),
+            "compressed differences": any(channel.static_only for channel in compressions),
+            "robust mixing": self.defense is not None,
+            "liars": bool(self.lies),
+            "masked sums": self.mask_limit is not None,
+            "timed links": self.links is not None,
+            "changing links": bool(self.sequence) and self.base is None,
+            "one-way links": self.shares is not None,
+            "interrupted links": self.base is not None,
+            "skipping agents": any(phase.skipping for phase in self.phases),
+        }
 
     @cached_property
     def tolerated_liars(self) -> int:
         """Number of liars that robust mixing on this graph is known to withstand."""
         return tolerated_liars(self.graph) if self.kind == "symmetric" else 0
-
-    def _check_perfect_links(self, are_perfect: bool) -> None:
-        if not are_perfect:
-            raise ValueError(
-                f"{self.name}: robust mixing and liars need symmetric links that stay the same, "
-                f"without channels"
-            )
 
     def with_damped_weights(self, *rounds: int) -> "Network":
         """Return the network with M replaced by (1 - gamma) I + gamma M.

@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 from scipy.sparse import csr_array
 
+from diamond.core.exclusions import check_combination
 from diamond.core.validation import as_int
 
 if TYPE_CHECKING:
@@ -19,17 +20,7 @@ def exchange_every(network: "Network", rounds: int) -> "Network":
     """Return `network` with an exchange in rounds `rounds` - 1, 2 `rounds` - 1, ... only."""
     if as_int("exchange_every", rounds, 1) == 1:
         return network
-    causes = {
-        "changes from round to round": network.sequence,
-        "has channels": network.channels,
-        "mixes robustly or has liars": network.defense or network.lies,
-        "has masked sums": network.mask_limit is not None,
-    }
-    if cause := next((cause for cause, is_given in causes.items() if is_given), ""):
-        raise ValueError(
-            f"{network.name} {cause}, so its exchanges cannot be thinned out: take a constant "
-            f"network without channels, robust mixing and masks, or exchange in every round"
-        )
+    check_combination(network.features | {"exchange_every": True}, network.name)
     idle = _without_links(network, network.edges)
     sequence = (idle,) * (rounds - 1) + (replace(network, links=None),)
     return _interrupt(network, sequence, f"{network.name} every {rounds} rounds")
@@ -53,12 +44,7 @@ def interrupted(
     Returns:
         The changing network.
     """
-    is_special = network.defense or network.lies or network.mask_limit is not None
-    if network.kind != "symmetric" or network.channels or is_special:
-        raise ValueError(
-            f"{network.name} must be undirected and constant, without channels, robust mixing and "
-            f"masked sums"
-        )
+    check_combination(network.features | {"given interruptions": True}, network.name)
     skips = [frozenset(agents) for agents in skipping] or [frozenset()] * len(down)
     if not down or len(skips) != len(down):
         raise ValueError(f"{len(down)} rounds of links and {len(skips)} of agents; give as many")
@@ -89,9 +75,7 @@ def _interrupt(network: "Network", sequence: tuple["Network", ...], name: str) -
 
 def _without_links(network: "Network", down: Sequence[tuple[int, int]]) -> "Network":
     """Return the network of a round in which these links are down."""
-    graph = (
-        nx.Graph(network.graph) if not network.graph.is_directed() else nx.DiGraph(network.graph)
-    )
+    graph = (nx.DiGraph if network.graph.is_directed() else nx.Graph)(network.graph)
     graph.remove_edges_from(down)
     if len(down) == len(network.edges):
         weights = csr_array(np.eye(network.agents))

@@ -4,6 +4,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from diamond.core.exclusions import check_combination
+
 if TYPE_CHECKING:
     from diamond.network.communication_network import Network
 
@@ -12,18 +14,8 @@ DEFAULT_LIMIT = 2.0**20
 
 def add_masks(network: "Network", limit: float) -> "Network":
     """Return `network` with masked sums of numbers up to `limit`."""
-    causes = {
-        "is masked already": network.mask_limit is not None,
-        "has links that change or are one-way": network.kind != "symmetric",
-        "has channels, which change messages on their way": network.channels,
-        "mixes robustly, which compares single messages": network.defense,
-        "has liars": network.lies,
-    }
-    if cause := next((cause for cause, is_given in causes.items() if is_given), ""):
-        raise ValueError(
-            f"{network.name} {cause}: masked sums need symmetric links that stay the same, without "
-            f"channels and robust mixing"
-        )
+    used = network.features | {"masked sums": True, "further masks": network.mask_limit is not None}
+    check_combination(used, network.name)
     if reason := explain_unmaskable(network):
         raise ValueError(reason)
     return replace(network, mask_limit=as_limit(limit), name=f"{network.name}, masked")

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from diamond.core.exclusions import check_combination
+
 if TYPE_CHECKING:
     from diamond.network.communication_network import Network
 
@@ -33,25 +35,10 @@ def check_epoch(epoch: Epoch, before: Sequence[int]) -> None:
             f"round {t}: {network.name} has {network.agents} agents, and the members are "
             f"{list(members)}; give as many, in increasing order"
         )
-    base = network.base or network
-    extras = network.channels, network.defense, network.lies, network.mask_limit
-    if base.kind != "symmetric" or any(extras):
-        raise ValueError(
-            f"round {t}: {network.name} must be undirected and constant, without channels, robust "
-            f"mixing and masks, since members change"
-        )
-    if network.links is not None or network.epochs:
-        raise ValueError(f"round {t}: {network.name} has timed links or changes of its own")
+    used = network.features | {"changing members": True, "nested members": bool(network.epochs)}
+    check_combination(used, f"round {t}: {network.name}")
     if not {*members} & {*before}:
         raise ValueError(f"round {t}: no agent stays; at least one must")
-
-
-def check_constant_members(network: "Network") -> None:
-    """Refuse a network whose members change, where all agents must take part in every round."""
-    if network.epochs:
-        raise ValueError(
-            f"members of {network.name} change: run it with diamond.simulate on one device, alone"
-        )
 
 
 def epoch_ends(network: "Network", rounds: int) -> Iterator[tuple[Epoch, int]]:

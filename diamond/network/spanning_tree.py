@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from diamond.core.exclusions import find_exclusions
+
 if TYPE_CHECKING:
     from diamond.network.communication_network import Network
 
@@ -113,14 +115,5 @@ def mean_tries(network: "Network") -> float:
 
 def exact_mean_obstacle(network: "Network") -> str:
     """Return why agents of the network cannot compute exact means, in a few words, or ""."""
-    skips = network.base is not None or any(phase.skipping for phase in network.phases)
-    lossy = [channel for channel in network.channels if channel.tries is None]
-    obstacles = {
-        "its members change": bool(network.epochs),
-        "its agents exchange in some rounds only": skips,
-        f"its channel {lossy[0].name} changes messages" if lossy else "": bool(lossy),
-        "its messages are masked": network.mask_limit is not None,
-        "its agents mix robustly": network.defense is not None,
-        "it has liars": bool(network.lies),
-    }
-    return next((reason for reason, is_given in obstacles.items() if is_given), "")
+    run = {"exact means": True, "changing members": network.epochs}
+    return next((row.reason for row, _ in find_exclusions(network.features | run)), "")

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..core.exclusions import check_combination
 from ..core.pytrees import Tree
 from ..hardware.processes import raise_in_all_processes
 from ..problem import Problem
@@ -54,11 +55,8 @@ def check_private_run(
     """Reject a private run that would overspend, or that could compute a round twice."""
     if privacy_of(algorithm) is None:
         return
-    if rolls_back:
-        raise PrivacyRefusal(
-            "on_divergence='shrink' computes rounds again, each of which spends privacy: use "
-            "on_divergence='stop'"
-        )
+    used = {"privacy": True, "on_divergence='shrink'": rolls_back}
+    check_combination(used, "this run", error=PrivacyRefusal)
     plan = privacy_of(algorithm).plan(algorithm, problem)
     check_disjoint_rows(plan, problem)
     limit = min(plan.limits)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ..core import pytrees
+from ..core.exclusions import check_combination
 from ..core.pytrees import Tree
 from ..core.sampling import Batch, LargeBatch, Where, estimation_key
 from ..hardware.compiler import compile_fast
@@ -118,10 +119,6 @@ def _draw_estimation_rows(rows: StreamRows, part: int, count: int) -> Rows:
 
 def full_batch_rows(large: int | None) -> int:
     """Return the number of rows that stands for all rows; raise if `large` was not given."""
-    if large is None:
-        raise ValueError(
-            "this method asks for all rows, and a stream has no end: take one on mini-batches, "
-            "such as diamond.diamond(), or give the number of fresh rows that stand for all, as in "
-            "diamond.stream(draw, ..., large=4096)"
-        )
+    check_combination({"all rows": large is None, "streams": True}, "this run")
+    assert large is not None
     return large

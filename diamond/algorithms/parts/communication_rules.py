@@ -32,6 +32,7 @@ import jax.numpy as jnp
 
 from ...auto.adaptive_optimizers import Optimizer
 from ...core import pytrees
+from ...core.exclusions import check_combination
 from ...core.pytrees import Number, Tree
 from ...interface.round_interface import Message
 from .variables import STATIC
@@ -309,10 +310,7 @@ def _unpushed(state: PushSumState) -> Tree:
 
 
 def _refuse_restart(memory: Any, previous_d: Tree) -> Any:
-    raise ValueError(
-        "push-sum weights have no meaning after members change: take a method of gossip or "
-        "gradient tracking, such as diamond.dsgd() or diamond.gt_sgd()"
-    )
+    check_combination({"changing members": True, "push-sum weights": True}, "this run")
 
 
 def _unit_weight(s: Tree) -> jax.Array:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...core import pytrees
 from ...core.cost_counter import Cost
+from ...core.exclusions import check_combination
 from ...core.host_transfer import default_dtype
 from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample, is_stream
@@ -262,10 +263,7 @@ class Saga(Estimator):
     needs_split_levels = True
 
     def check_member_changes(self) -> None:
-        raise ValueError(
-            "the table of this method is as long as the rows of the largest member, which changes "
-            "with the members: take another method, such as diamond.gt_sgd()"
-        )
+        check_combination({"changing members": True, "a table of rows": True}, "saga")
 
     def init(self, point: Point) -> BlockTable:
         rows = jax.tree.map(lambda a: jnp.zeros((self.blocks, *a.shape), a.dtype), point)
@@ -273,11 +271,8 @@ class Saga(Estimator):
 
     def __call__(self, directions: SampledDirections, inputs: EstimatorInputs) -> EstimatorResult:
         sample = inputs.sample
-        if is_stream(sample.upper) or is_stream(sample.lower):
-            raise ValueError(
-                "this method keeps a table of all rows, and a stream never gives a row twice: take "
-                "one without a table, such as diamond.diamond()"
-            )
+        is_drawn = is_stream(sample.upper) or is_stream(sample.lower)
+        check_combination({"a table of rows": True, "streams": is_drawn}, "saga")
         if jnp.ndim(sample.upper):
             raise ValueError("a table of blocks needs sampling='blocks': single rows have no block")
         rows = directions.rows

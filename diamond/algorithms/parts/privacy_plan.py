@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ...core.exclusions import check_combination
 from ...privacy.accountant import Mechanism, Release, calibrate_multiplier, rounds_within
 from ...privacy.private_runs import PrivacyRefusal
 from ...problem import Problem
@@ -40,19 +41,15 @@ def plan_privacy(method: Any, problem: Problem) -> PrivacyPlan:
         method = method.without_lower_level()
     estimator = method.estimator
     budget: PrivacyBudget = estimator.budget
-    if problem.streams:
-        raise PrivacyRefusal(
-            "privacy is that of stored rows, and a stream has none: give rows as arrays"
-        )
+    name, used = type(method).__name__, {"privacy": True, "streams": problem.streams}
+    check_combination(used, name, error=PrivacyRefusal)
     by_row = _is_by_row(method, budget.clipping)
     shared = "".join(name for name, v in method.variables.items() if v.communication.vectors)
     released = "".join(method.variables) if by_row else shared
     learned = learned_names(method)
-    if learned and (by_row or shared != "x"):
-        raise PrivacyRefusal(
-            f"{', '.join(sorted(learned))} would be learned from unprotected rows, and y and z are "
-            f"released: give all step sizes, or use clipping='whole' with a personal lower level"
-        )
+    place = f"{name}, whose {', '.join(sorted(learned))} would be learned,"
+    used = {"learned steps": learned, "released y and z": by_row or shared != "x"}
+    check_combination(used, place, error=PrivacyRefusal)
     mechanisms, limits = [], []
     for releases in _releases(method, problem, by_row, shared):
         multiplier = budget.noise_multiplier

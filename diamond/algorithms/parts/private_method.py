@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...core.exclusions import check_combination
 from ...core.validation import as_int
 from ...schedules.learned import learned_names
 from .composed import ComposedAlgorithm
@@ -14,6 +15,7 @@ from .private_estimator import PrivateEstimator
 from .variables import Point
 
 CLIPPING = ("auto", "row", "whole")
+SUITABLE = Plain, Average, Momentum  # estimators that keep no sums of directions
 
 
 def private(
@@ -58,23 +60,14 @@ def private(
         >>> diamond.private(diamond.dsgd(alpha=0.5), epsilon=4, rounds=200, clip=1.0)
     """
     if not isinstance(algorithm, ComposedAlgorithm):
-        raise ValueError(
-            f"{type(algorithm).__name__} is not composed of parts, so its messages cannot be made "
-            f"private: use a method such as diamond.dsgd(alpha=...) or diamond.compose(...)"
-        )
+        name = type(algorithm).__name__
+        check_combination({"privacy": True, "a method that is not composed of parts": True}, name)
     if isinstance(algorithm.estimator, PrivateEstimator):
         raise ValueError("the method is private already: call diamond.private once")
-    if not isinstance(algorithm.estimator, Plain | Average | Momentum):
-        raise ValueError(
-            f"{type(algorithm.estimator).__name__.lower()} keeps sums of directions in which noise "
-            f"adds up without bound: use a method with a plain, average or momentum estimator"
-        )
-    optimizer = algorithm.x.optimizer
-    if learned_names(algorithm.x.step) or (optimizer and optimizer.learns_step):
-        raise ValueError(
-            "a learned alpha is computed from unprotected measurements that sites exchange: give "
-            "alpha=..., as in diamond.dsgd(alpha=0.1)"
-        )
+    optimizer, is_summed = algorithm.x.optimizer, not isinstance(algorithm.estimator, SUITABLE)
+    learns_alpha = learned_names(algorithm.x.step) or (optimizer and optimizer.learns_step)
+    used = {"sums of directions": is_summed, "a learned alpha": learns_alpha}
+    check_combination(used | {"privacy": True}, type(algorithm.estimator).__name__.lower())
     budget = _check_budget(epsilon, delta, rounds, noise_multiplier, clipping)
     clips = Point(*_clips(clip))
     return replace(algorithm, estimator=PrivateEstimator(algorithm.estimator, clips, budget))

@@ -93,26 +93,8 @@ class Channel:
         return message
 
 
-def check_channels(channels: Sequence[Any], changing: str | None) -> None:
-    """Reject channels that cannot be combined, or cannot be used on a changing network.
-
-    `changing` is the name of the network, or None if its links do not change.
-    """
+def check_channels(channels: Sequence[Any]) -> None:
+    """Reject objects that are no channels."""
     for channel in channels:
         if not isinstance(channel, Channel):
             raise TypeError(f"{channel!r} is no channel; make one by diamond.network.channels")
-    difference_coded = [
-        channel for channel in channels if channel.compresses and channel.static_only
-    ]
-    if sum(channel.compresses for channel in channels) > 1:
-        raise ValueError("two compressions follow each other; one is enough")
-    if difference_coded and any(channel.breaks_links for channel in channels):
-        raise ValueError(
-            "differences need every message to arrive, and this channel loses some: compress with "
-            "feedback='error', or send without loss"
-        )
-    if changing is not None and any(channel.static_only for channel in channels):
-        raise ValueError(
-            f"{changing} changes, and what receivers remember of their neighbours needs links "
-            f"that stay the same: compress with feedback='error', or noise with accumulate=False"
-        )

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from diamond.core import pytrees
+from diamond.core.exclusions import check_combination
 from diamond.core.sampling import ExchangeId
 from diamond.network.channels.channel import Gate, GateFunction
 from diamond.network.communication_network import Network
-from diamond.network.membership_epochs import check_constant_members
 from diamond.network.mixing.link_mixer import LinkMixer, link_mixer
 from diamond.network.mixing.masked_mixer import MaskedMixer, masked_mixer
 from diamond.network.mixing.mixer import Mixer, mixer, prefers_dense
@@ -161,7 +161,7 @@ def compose_gates(gates: list[GateFunction]) -> GateFunction | None:
 
 def make_mixer(network: Network) -> Mixer | LinkMixer | LossyMixer | RobustMixer | MaskedMixer:
     """Return the mixer of `network`, in the form that is faster for its graph."""
-    check_constant_members(network)
+    check_combination({"changing members": network.epochs, "parallel runs": True}, network.name)
     if network.mask_limit is not None:
         return masked_mixer(network)
     if network.defense is not None or network.lies:

@@ -14,7 +14,6 @@ from diamond.core import pytrees
 from diamond.core.sampling import ExchangeId
 from diamond.hardware.sharding import AgentSharding
 from diamond.network.communication_network import Network
-from diamond.network.membership_epochs import check_constant_members
 
 from .exact_mean import MeanTree, mean_tree
 from .mixer import PASS, Bucket
@@ -120,9 +119,6 @@ def sharded_mixer(
     network: Network, sharding: AgentSharding, transport: Transport | None = None
 ) -> ShardedMixer | ShardedLinkMixer:
     """Return the mixer of `network` over the devices; `transport` None: the cheaper one."""
-    check_constant_members(network)
-    if any(phase.skipping for phase in network.phases):
-        raise ValueError(f"agents skip rounds in {network.name}: simulate it on one device")
     mixer = _symmetric_mixer(network, sharding, transport)
     if network.kind == "symmetric":
         return mixer

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core import cost_counter
+from ...core.exclusions import check_combination, find_exclusions
 from ...core.pytrees import Tree
 from ...core.sampling import Sampling, key
 from ...interface.round_interface import Algorithm
@@ -19,7 +20,7 @@ from ...interface.traffic import (
     message_shapes,
 )
 from ...network import Network
-from ...network.membership_epochs import Epoch, check_constant_members
+from ...network.membership_epochs import Epoch
 from ...network.mixing.exact_mean import mean_place
 from ...network.mixing.masked_mixer import masked_receiver
 from ...network.mixing.robust_mixer import robust_receiver
@@ -31,7 +32,6 @@ from .channel_codec import make_channel_codec
 from .round_progress import AgentProgress, rollback_state, split_into_exchanges
 
 MAX_LOCAL_ROUNDS = 100  # rounds between states for rollbacks, `loss_monitor.SAVE_EVERY`
-CONTINUES = "rounds continue without absent sites"
 CONSENSUS_BITS = 20  # of the consensus steps of one round
 
 
@@ -58,9 +58,10 @@ class AgentSetup:
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
         algorithm = with_simulated_secret(algorithm, number)
-        obstacle = _exact_mean_obstacle(algorithm, epoch, missing)
-        if obstacle:
-            algorithm = algorithm.without_exact_means(obstacle)
+        used = {"changing members": epoch is not None, "missing='continue'": missing == "continue"}
+        used |= {"privacy": privacy_of(algorithm) is not None}
+        for row, _ in find_exclusions(used | {"exact means": True}, "sites")[:1]:
+            algorithm = algorithm.without_exact_means(row.reason)
         specialized = specialize(algorithm, problem, network)
         self.algorithm, self.template = algorithm, _make_template(specialized)
         self.objectives = problem.objectives(algorithm.batch)
@@ -75,7 +76,7 @@ class AgentSetup:
         self.message_shapes = message_shapes(self.template, self.objectives, *problem.start(seed))
         check_robust_mixing(network, self.template, self.message_shapes)
         check_masked_sums(network, specialized)
-        check_exact_means(network, self.message_shapes, obstacle)
+        check_exact_means(network, self.message_shapes, used)
         self._is_mean = [is_mean(shapes) for shapes in self.message_shapes]
         self.mean_place = mean_place(network, number) if any(self._is_mean) else None
         self.robust = robust_receiver(network, number)
@@ -204,16 +205,6 @@ class AgentSetup:
         return self.exchanges[following].stage, int(is_last)
 
 
-def _exact_mean_obstacle(algorithm: Any, epoch: Epoch | None, missing: str) -> str:
-    """Return why this run of sites has no exact means, in a few words, or ""; networks apart."""
-    obstacles = {
-        "its members change": epoch is not None,
-        "the run is private": privacy_of(algorithm) is not None,
-        CONTINUES: missing == "continue",
-    }
-    return next((reason for reason, holds in obstacles.items() if holds), "")
-
-
 def _make_template(algorithm: Any) -> Any:
     """Replace every number left to the run by 1: for shapes, before estimation."""
     return jax.tree.map(jnp.asarray, replace_deferred(algorithm, lambda deferred: 1))
@@ -226,7 +217,8 @@ def _check(problem: Problem, network: Network, number: int, members: Sequence[in
             f"the problem holds the rows of {problem.agents} agents; a peer needs one with its own "
             f"rows only: lists of one entry"
         )
-    check_constant_members(network)
+    used = {"sites": True, "changing members": network.epochs}
+    check_combination(used, network.name, "sites")
     if number not in members:
         raise ValueError(f"there is no agent {number}; the network has 0 to {network.agents - 1}")
     if network.base is not None and len(network.sequence) > MAX_LOCAL_ROUNDS:
@@ -238,8 +230,6 @@ def _check(problem: Problem, network: Network, number: int, members: Sequence[in
     is_regular = local_steps and all(
         phase.graph.number_of_edges() == 0 for phase in network.sequence[:-1]
     )
-    if network.kind != "symmetric" and not is_regular:
-        raise ValueError(
-            f"{network.name} is {network.kind}, and sites ask each other both ways, over links "
-            f"that stay the same: take a network such as ring({network.agents}), or simulate it"
-        )
+    if not is_regular:
+        remedy = f"take a network such as ring({network.agents}), or simulate it"
+        check_combination(network.features | used, network.name, "sites", remedy)

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ...core.exclusions import check_combination
 from ...core.sampling import ExchangeId
 from ...network import Network
 from ...network.channels.compression import Compressed
@@ -99,11 +100,8 @@ def make_channel_codec(network: Network) -> ChannelCodec | None:
     compressor = first if isinstance(first, Compressed) else None
     delays = tuple(rest if compressor is not None else network.channels)
     for channel in delays:
-        if not isinstance(channel, Delay):
-            raise ValueError(
-                f"{channel.name} is of simulated links, and those between sites are what they are: "
-                f"sites take one compression, and delays after it"
-            )
+        used = {"simulated channels": not isinstance(channel, Delay), "sites": True}
+        check_combination(used, channel.name, "sites")
     return ChannelCodec(compressor, delays, network.damping)
 
 

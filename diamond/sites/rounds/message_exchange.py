@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from ...auto import loss_monitor
+from ...core.exclusions import check_combination
 from ...hardware.program_cache import compile_once
 from ...network.mixing.fixed_point import LimitExceeded
 from ...privacy.ledger import PrivacyLedger
@@ -105,16 +106,9 @@ class ExchangeRunner:
 
         Each agent sends its neighbours the largest values it knows, as often as the diameter.
         """
-        if self.masks is not None:
-            raise ValueError(
-                "a number that is left open is measured and sent in the clear, which masked sums "
-                "exclude: give it a value in the algorithm"
-            )
-        if self.ledger is not None:
-            raise PrivacyRefusal(
-                "this number is measured on the rows and sent without noise, which a private run "
-                "refuses: give all numbers of the method"
-            )
+        used = {"masked sums": self.masks is not None, "privacy": self.ledger is not None}
+        place = self.agent.network.name
+        check_combination(used | {"open numbers": True}, place, error=PrivacyRefusal)
         for i in range(1, self.agent.links.diameter + 1):
             received = await self._exchange_arrays(t, [values], step + i)
             values = np.max([values, *(others for (others,) in received)], axis=0)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakSet
 
+from ...core.exclusions import check_combination
 from ...hardware.program_cache import compile_once
 from ...interface.traffic import check_exact_means
 from ...privacy.ledger import BudgetExhausted, open_ledger
@@ -32,7 +33,6 @@ from ..transport.timeouts import Timeouts
 from ..transport.wire_format import Frame
 from ..transport.worker_thread import BlockingRunner, BriefWorkRunner
 from . import warm_restart
-from .agent_setup import CONTINUES
 from .client import NeighbourClient, Transport
 from .deadline_edges import DeadlineEdges
 from .edge_states import EdgeStates
@@ -168,12 +168,9 @@ class Node:
         return self.exchange_runner.seconds_waited
 
     def _make_edges(self) -> EdgeStates:
-        check_exact_means(self.agent.network, self.agent.message_shapes, CONTINUES)
-        if self.agent.network.channels:
-            raise ValueError(
-                "compressed messages build on one another, so that none may be missing: run with "
-                "missing='wait', or a network without channels"
-            )
+        network, used = self.agent.network, {"missing='continue'": True}
+        check_exact_means(network, self.agent.message_shapes, used)
+        check_combination(used | {"channels": network.channels}, network.name, "sites")
         folder = self.folder / "journal" if self.folder else None
         has_deadline = self.deadline is not None
         journal = EdgeJournal(self.agent.neighbours, self.run_digest, folder, has_deadline)
@@ -187,11 +184,14 @@ class Node:
         return edges
 
     def _make_masks(self, start: str) -> "MessageMasks":
-        from ..trust.message_masks import make_masks
+        from ..trust.mask_keys import UnsignedIdentity
+        from ..trust.message_masks import MessageMasks
 
-        is_complete = self.missing == "wait" and self.deadline is None
-        run = self.agent, self.run_digest, self.identity, self.folder
-        return make_masks(*run, is_complete=is_complete, is_restart=start == "onward")
+        used = {"masked sums": True, "missing='continue'": self.missing == "continue"}
+        used |= {"a deadline": self.deadline is not None, "--onward": start == "onward"}
+        check_combination(used, self.agent.network.name, "sites")
+        identity = self.identity or UnsignedIdentity()
+        return MessageMasks(self.agent, self.run_digest, identity, self.folder)
 
     async def run(self) -> AgentProgress:
         """Run all rounds, from the checkpoint if any; return once no neighbour needs more."""

@@ -27,7 +27,7 @@ from ..rounds.site_agent import Agent
 from ..transport import wire_format
 from ..transport.wire_format import Envelope, Frame
 from ..transport.worker_thread import BlockingRunner
-from .mask_keys import MAX_NEIGHBOURS, MaskIdentity, MaskKeys, UnsignedIdentity, agree_on_keys
+from .mask_keys import MAX_NEIGHBOURS, MaskIdentity, MaskKeys, agree_on_keys
 
 
 def keystream(key: bytes, t: int, zeros: bytes, buffer: bytearray | None = None) -> Words:
@@ -90,31 +90,6 @@ class MessageMasks:
         leaves = np.split(words, ends[:-1])
         shaped = [leaf.reshape(spec.shape) for leaf, spec in zip(leaves, layout, strict=True)]
         return wire_format.encode(envelope, shaped)
-
-
-def make_masks(
-    agent: Agent,
-    run: str,
-    identity: MaskIdentity | None,
-    folder: Path | None,
-    is_complete: bool,
-    is_restart: bool,
-) -> MessageMasks:
-    """Return the masks of an agent; refuse runs in which they cannot cancel or hide nothing.
-
-    `is_complete` if no round misses a neighbour, `is_restart` if points of an earlier run are sent.
-    """
-    if not is_complete:
-        raise ValueError(
-            "masks cancel only in the sum of all neighbours, so that none may be missing: run "
-            "masked sums with missing='wait' and without a deadline"
-        )
-    if is_restart:
-        raise ValueError(
-            "--onward sends the last point of each site in the clear, which masked sums hide: "
-            "start all sites with --restart"
-        )
-    return MessageMasks(agent, run, identity or UnsignedIdentity(), folder)
 
 
 def _check_degrees(network: Network, receivers: Sequence[int]) -> None:
