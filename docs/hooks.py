@@ -156,6 +156,21 @@ def methods() -> str:
     return catalogue.markdown().replace("*", "\\*")  # y*inner z*inner x
 
 
+def exclusions(kind: str) -> str:
+    """Return the table of features that cannot be combined, of one kind."""
+    from diamond.core.exclusions import EXCLUSIONS
+
+    rows = [
+        f"| {row.features} | {row.others} | {row.reason}{' (*sites*)' * (row.scope == 'sites')} "
+        f"| {row.remedy} |"
+        for row in EXCLUSIONS
+        if row.kind == kind.replace("_", " ")
+    ]
+    return "\n".join(
+        ["| feature | not with | reason | remedy |", "| --- | --- | --- | --- |", *rows]
+    )
+
+
 def every_method() -> str:
     """Return the API entry of every function that makes a method."""
     from diamond import catalogue
@@ -199,6 +214,7 @@ def _cell(text: str) -> str:
 GENERATED: dict[str, Callable[..., str]] = {
     "command_line": command_line,
     "every_method": every_method,
+    "exclusions": exclusions,
     "keys": keys,
     "members": members,
     "methods": methods,

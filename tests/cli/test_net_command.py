@@ -74,7 +74,8 @@ def test_names_addresses_and_sizes_that_cannot_be_are_named_all_at_once(tmp_path
         "sites: north and NORTH are one folder on some machines; rename one",
         "sites: north: h:99999 has no port between 1 and 65535",
         "sites: NORTH: h:0 has no port between 1 and 65535",
-        'deadline: needs missing = "continue"',
+        "deadline: complete(4) cannot combine a deadline with missing='wait': a deadline ends "
+        'rounds without late sites; set missing = "continue"',
     ):
         assert f"  {message}" in lines, found.stderr
     assert lines[-1].endswith("is not empty; name a new folder")

@@ -125,7 +125,7 @@ def test_the_loss_of_a_private_site_is_not_shared(private_trial, command):
     result = command(*start_words(private_trial, "--share-loss"))
     assert result.exit_code == BAD_INPUT, result.output
     text = " ".join(result.output.split())
-    assert "--share-loss shows the loss on this site's rows without noise" in text
+    assert "cannot combine privacy with --share-loss: it shows the loss" in text
 
 
 def exact_epsilon(sensitivity, delta):

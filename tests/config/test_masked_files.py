@@ -37,11 +37,10 @@ def test_a_network_is_masked_in_its_table_or_text():
     ("changes", "words"),
     [
         ({"network": "path:4"}, "agent 0 has 1 neighbour, whose message is the whole sum"),
-        ({"missing": "continue"}, 'masked needs missing = "wait"'),
-        ({"clip": 2.0}, "clip: compares single messages"),
-        ({"signed": True}, "signed: compares single messages"),
-        ({"algorithm": "gt_sgd"}, "in the clear, and masked sums hide those: give alpha"),
-        ({"network": "complete:4,robust=clipped"}, "compares single messages"),
+        ({"missing": "continue"}, "missing: ring(4), masked cannot combine masked sums with"),
+        ({"signed": True}, "signed: ring(4), masked cannot combine signatures with masked sums"),
+        ({"algorithm": "gt_sgd"}, "sent in the clear; give alpha"),
+        ({"network": "complete:4,robust=clipped"}, "masked: complete(4), clipped against 1 liar"),
         (
             {
                 "network": {

@@ -48,7 +48,10 @@ def test_a_file_in_full_and_the_terms_of_a_federation_read_as_the_same(tmp_path)
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"algorithm": "dsgd"}, "privacy: a learned alpha"),
+        (
+            {"algorithm": "dsgd"},
+            "privacy: the plain estimator cannot combine privacy with a learned",
+        ),
         ({"privacy": {"epsilon": -1.0}}, "privacy.epsilon: "),
         ({"privacy": {"epsilonn": 1.0}}, "privacy.epsilonn: is not a known key"),
         ({"privacy": {"clip": {"w": 1.0}}}, "privacy.clip"),

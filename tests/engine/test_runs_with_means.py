@@ -90,7 +90,7 @@ def test_lost_messages_leave_the_mean_exact():
     ],
 )
 def test_networks_without_exact_means_are_refused(network):
-    with pytest.raises(ValueError, match=r"exact means over all agents.*since it"):
+    with pytest.raises(ValueError, match="cannot combine exact means with"):
         diamond.simulate(quad(agents=5), network, MeanMethod(), 2)
 
 

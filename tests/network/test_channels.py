@@ -267,24 +267,12 @@ BAD = {
     "gamma": (lambda: ring(3).through(gamma=2.0), "gamma = 2.0"),
     "type": (lambda: ring(3).through("drops"), "'drops' is no channel"),
     "in a list": (lambda: ring(3).through([channels.delay(1), 0.1]), "0.1 is no channel"),
-    "twice": (lambda: ring(3).through(channels.sign(), channels.sign()), "two compressions"),
     "again": (lambda: ring(3).through(channels.sign()).through(channels.delay(1)), "already"),
-    "copies": (
-        lambda: ring(3).through(channels.sign(), channels.drops(0.1)),
-        "differences need every message to arrive",
-    ),
-    "changing": (lambda: network.one_peer(4).through(channels.sign()), r"one_peer\(4\) changes"),
     "terms": (
         lambda: diamond.simulate(
             quad(), ring(4).through(channels.top(terms=50)), ALONE, 1
         ),
         "terms = 50, but a message has 3 numbers; take 3 or fewer",
-    ),
-    "devices": (
-        lambda: diamond.simulate(
-            quad(), ring(4).through(channels.sign()), ALONE, 1, devices=2
-        ),
-        "channels are simulated on one device",
     ),
 }  # fmt: skip
 

@@ -185,8 +185,6 @@ def test_graphs_and_methods_that_cannot_be_defended_are_refused():
         diamond.network.complete(8).robust("median")
     with pytest.raises(ValueError, match="no lie 'white'; there are constant, bias"):
         diamond.network.complete(8).with_liar(0, "white")
-    with pytest.raises(ValueError, match="without channels"):
-        diamond.network.complete(8).robust().through(diamond.network.channels.drops(0.1))
     problem, network = quad(agents=4), diamond.network.complete(4).robust()
     for method in (diamond.gt_sgd(), diamond.extra(), diamond.exact_diffusion()):
         with pytest.raises(ValueError, match="in which the error of robust mixing would accum"):

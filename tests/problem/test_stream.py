@@ -139,5 +139,3 @@ def test_methods_on_all_rows_say_so_or_take_a_large_batch():
     for method in (diamond.interact(), diamond.svr_interact(), diamond.aid(), diamond.vrbo()):
         with pytest.raises(ValueError, match=r"asks for all rows.*large=4096"):
             diamond.simulate(stream_problem(), network, method, rounds=1)
-    with pytest.raises(ValueError, match="table of all rows"):
-        diamond.simulate(stream_problem(large=9), network, diamond.saba(batch=5), rounds=1)

@@ -14,7 +14,6 @@ from diamond.hypergradient import exact
 from diamond.interface.traffic import count_traffic
 from diamond.network import channels
 from diamond.sites.rounds.local_measures import disagreement
-from diamond.sites.rounds.node import Node
 from diamond.sites.transport import wire_format
 
 ONE = diamond.gt_sgd(0.05, batch=3, order="paper"), "none"
@@ -92,12 +91,3 @@ def test_a_killed_site_restores_its_channel_states(tmp_path, monkeypatch):
         apart = ((copies[1] - np.mean(copies, 0)) ** 2).sum()
         messages = [{j: team[j].outgoing_arrays(found[j], 0, None) for j in range(3)}]
         assert disagreement(team[1], messages, found[1]) == float(apart) > 0
-
-
-def test_channels_of_simulated_links_are_refused():
-    method, problem = diamond.dsgd(0.1, 0.1, 2, exact()), quad(agents=3)
-    with pytest.raises(ValueError, match=r"noise\(20 dB\) is of simulated links"):
-        agents(problem, diamond.network.path(3).through(channels.noise(snr=20)), method)
-    (agent, *_) = agents(problem, diamond.network.path(3).through(channels.sign()), method)
-    with pytest.raises(ValueError, match="build on one another"):
-        Node(agent, 2, None, missing="continue")

@@ -171,9 +171,9 @@ def test_what_excludes_exact_means_is_refused():
     problem = quad(agents=4)
     network = NETWORKS["path"]
     for changed in (network.every(2), diamond.network.ring(4).masked()):
-        with pytest.raises(ValueError, match=r"exact means over all agents.*since its"):
+        with pytest.raises(ValueError, match="cannot combine exact means with"):
             agents(problem, changed, MeanMethod())
     agent = agents(problem, network, MeanMethod())[0]
-    with pytest.raises(ValueError, match="since rounds continue without absent sites"):
+    with pytest.raises(ValueError, match="rounds continue without absent sites"):
         fixed = agent, 4, InProcessNetwork().transport(0), None, 2, LIMITS, run_inline
         Node(*fixed, missing="continue")

@@ -139,5 +139,5 @@ def test_measurements_are_not_sent(tmp_path):
     """A number that sites would agree on by their rows is refused before it is sent."""
     agent = make_agents()[0]
     node = Node(agent, ROUNDS, InProcessNetwork().transport(0), tmp_path, run_blocking=run_inline)
-    with pytest.raises(ValueError, match="sent without noise, which a private run refuses"):
+    with pytest.raises(ValueError, match="cannot combine privacy with open numbers"):
         run_simulated(node.exchange_runner._network_maximum(np.zeros(1), 0, 0))

@@ -286,13 +286,6 @@ def test_changes_that_the_authority_does_not_sign(cluster, change, reason):
         change_members(cluster.folder / "authority", sites, network, table(4), from_round)
 
 
-def test_federations_whose_members_cannot_change(tmp_path):
-    terms = {"rounds": 9, "missing": "continue"}
-    create_federation(tmp_path, "trial", {n: PLACES[n] for n in NAMES[:3]}, ring(3), terms)
-    with pytest.raises(ValueError, match="missing = 'wait'"):
-        change_members(tmp_path, {n: PLACES[n] for n in NAMES[:4]}, ring(4), table(4), 4)
-
-
 def test_another_roster_of_the_same_version_is_refused(cluster, tmp_path):
     cluster.make(0)
     acceptance = cluster.acceptances[0]

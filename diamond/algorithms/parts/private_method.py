@@ -67,7 +67,8 @@ def private(
     optimizer, is_summed = algorithm.x.optimizer, not isinstance(algorithm.estimator, SUITABLE)
     learns_alpha = learned_names(algorithm.x.step) or (optimizer and optimizer.learns_step)
     used = {"sums of directions": is_summed, "a learned alpha": learns_alpha}
-    check_combination(used | {"privacy": True}, type(algorithm.estimator).__name__.lower())
+    place = f"the {type(algorithm.estimator).__name__.lower()} estimator"
+    check_combination(used | {"privacy": True}, place)
     budget = _check_budget(epsilon, delta, rounds, noise_multiplier, clipping)
     clips = Point(*_clips(clip))
     return replace(algorithm, estimator=PrivateEstimator(algorithm.estimator, clips, budget))
