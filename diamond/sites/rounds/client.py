@@ -32,14 +32,35 @@ MAX_NOTICE_BYTES = 1024  # a rollback notice is shorter
 
 
 class Transport(Protocol):
-    """Carrier of requests to neighbours and of their responses."""
+    """Carrier of requests to neighbours and of their responses: implement it for another engine.
+
+    The receiving end passes each request to `Node.answer_request` of the neighbour, with the number
+    of the sender that its key has proved, and carries the result back: a frame is the response, a
+    `Publisher` serves a subscription, a `Refused` is raised at the sender with its class and text,
+    and a `FrameError` is `Unreachable` there. Requests and responses may be lost, repeated or
+    overtake each other. Frames have at most `max_frame_bytes(agent.largest_layout)` bytes, and only
+    the two sites may read them. `InProcessTransport` is a small example; `RpcClient` and `Server`
+    connect real sites.
+    """
 
     async def send_request(self, neighbour: int, request: Frame) -> Frame:
-        """Return the response; raises `Unreachable` or `Refused`."""
+        """Send a request once and return its response, which nobody modifies later.
+
+        Raises the `Refused` of the neighbour, or `Unreachable` if there is no response within a
+        time limit, for any reason that may pass: the node repeats the request.
+        """
         ...
 
     def subscribe(self, neighbour: int, request: Frame, subscription: Subscription) -> None:
-        """Pass messages to `subscription`, and end it if no more will come."""
+        """Send a request, return immediately, and pass the messages that answer it.
+
+        The receiving end sets `send` and `refuse` of the `Publisher`, then calls `on_opened`. Each
+        message goes to `subscription.receive`, in the order of sending and without gaps. Call
+        `subscription.end`, with the `Refused` of the neighbour if there is one, as soon as no more
+        messages will come or `receive` returns False: the node then requests them. A transport
+        without streams ends every subscription immediately. Another subscription to the same
+        neighbour replaces the earlier one.
+        """
         ...
 
 
