@@ -21,6 +21,7 @@ SMALLEST = {  # by script; OUT is an empty folder
     "faults": "--repeats 1 --kinds cut --phases transfer",
     "fuzz_frames": "1000",
     "gallery": "compare quadratic --seeds 1 --out OUT/compare.json",
+    "grpc_transport": "--smoke",
     "inverses": "--small",
     "k_free": "--small",
     "kernels": "1",
@@ -70,6 +71,8 @@ def test_every_script_has_a_smallest_setting():
 def test_the_script_runs(name, tmp_path):
     if name == "torch_bridge":
         pytest.importorskip("torchax", reason="the extra `torch` is not installed")
+    if name == "grpc_transport":
+        pytest.importorskip("grpc", reason="gRPC is not installed: `pip install grpcio`")
     (script,) = [path for path in (*BENCHMARKS, *EXAMPLES) if path.stem == name]
     arguments = SMALLEST[name].replace("OUT", str(tmp_path)).split()
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}"}
