@@ -114,6 +114,9 @@ EXCLUSIONS = (
               "set missing = \"continue\"", "sites"),
     _unwritten("a deadline", "interrupted links, changing links",
                "a deadline needs an exchange in every round", scope="sites"),
+    _unwritten("changing members", "exchange_every, given interruptions",
+               "interruptions are written for members that stay the same",
+               "give networks whose agents exchange in every round"),
     _unwritten("changing members", "channels, robust mixing, liars, masked sums, changing links, "
                "one-way links, timed links, nested members",
                "each network must be undirected and constant, with perfect links and plain mixing"),

@@ -69,7 +69,7 @@ def is_mean(message: Message) -> bool:
 
 def check_exact_means(network: Network, messages: Sequence[Message], site: Features) -> None:
     """Reject a method with exact means where there are none; `site` are features of a site."""
-    used = {"exact means": True, "changing members": network.epochs, **network.features, **site}
+    used = {"exact means": True, **network.features, **site}
     if any(map(is_mean, messages)):
         check_combination(used, network.name, "sites")
 

@@ -150,7 +150,7 @@ class Network:
 
     @property
     def features(self) -> dict[str, bool]:
-        """Which features of `diamond.core.exclusions` it has, without changes of members."""
+        """Which features of `diamond.core.exclusions` it has."""
         is_of_any = lambda name: any(getattr(channel, name) for channel in self.channels)
         compressions = [channel for channel in self.channels if channel.compresses]
         return {
@@ -164,6 +164,7 @@ class Network:
             "robust mixing": self.defense is not None,
             "liars": bool(self.lies),
             "masked sums": self.mask_limit is not None,
+            "changing members": bool(self.epochs),
             "timed links": self.links is not None,
             "changing links": bool(self.sequence) and self.base is None,
             "one-way links": self.shares is not None,
