@@ -11,11 +11,11 @@ from units import in_units
 
 import diamond
 from diamond.algorithms.parts.opening import ROUNDS, first_order_opening
-from diamond.algorithms.parts.quasi_newton import QuasiNewton, agents, most_rows
+from diamond.algorithms.parts.quasi_newton import QuasiNewton, most_rows
 from diamond.algorithms.parts.solver import Solver
 from diamond.algorithms.solve import solve
 from diamond.problem import Problem
-from diamond.schedules.deferred import specialize
+from diamond.schedules.deferred import agent_count, specialize
 from diamond.schedules.step_schedules import Constant
 
 SHORT = 25  # rounds
@@ -38,7 +38,7 @@ def method(step=None, rounds=SHORT):
     if step is not None:
         x = replace(opening.method.x, step=Constant(step), optimizer=None)
         opening = replace(opening, method=replace(opening.method, x=x))
-    return QuasiNewton(most_rows, agents, tolerance=1e-7, opening=opening, batch=3)
+    return QuasiNewton(most_rows, agent_count, tolerance=1e-7, opening=opening, batch=3)
 
 
 def test_it_belongs_to_a_random_start_and_personal_lower_levels(given):

@@ -41,7 +41,7 @@ def clock_of_the_compiler(monkeypatch):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # that the run goes back
 def test_a_program_that_is_compiled_on_the_way_is_not_part_of_seconds(monkeypatch):
     """Smaller steps after going back are another program."""
-    wild = diamond.gt_sgd(5.0, 0.2, 4, ESTIMATORS["neumann"])
+    wild = diamond.gt_sgd(50.0, 0.2, 4, ESTIMATORS["neumann"])
     inputs = quad(), ring(4), wild
     with clock_of_the_compiler(monkeypatch) as clock:
         run = diamond.simulate(*inputs, 110, every=50, on_divergence="shrink")
