@@ -38,6 +38,7 @@ def status(
     """Print the round of this site and of its neighbours, or of all; and whom they wait for."""
     with report_site_errors():
         from ..sites.identity.roster import load_bundle
+        from ..sites.transport.messages import StatusQuery
         from ..sites.transport.operator_queries import (
             operator_address,
             query_federation,
@@ -53,7 +54,7 @@ def status(
         answers = asyncio.run(
             query_federation(site, connect, place)
             if everywhere
-            else query_members(site, "status", members, connect, place)
+            else query_members(site, StatusQuery, members, connect, place)
         )
         if "error" in answers[site.me.name]:
             ended = _read_ended_run(site.me.number, out / site.roster.federation / site.me.name)
@@ -79,11 +80,13 @@ def stop(
     """Stop this site after its round, with a checkpoint; the other sites keep running."""
     with report_site_errors():
         from ..sites.identity.roster import load_bundle
+        from ..sites.transport.messages import StopRequest
         from ..sites.transport.operator_queries import operator_address, query_members
 
         site = load_bundle(bundle)
         place = operator_address(bundle, site, listen)
-        (answer,) = asyncio.run(query_members(site, "stop", [site.me], connect, place)).values()
+        query = query_members(site, StopRequest, [site.me], connect, place)
+        (answer,) = asyncio.run(query).values()
         if json:
             print_json(answer)
         elif "error" not in answer:

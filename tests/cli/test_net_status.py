@@ -17,6 +17,7 @@ from diamond.records.folder_recovery import REQUIRED_KEYS
 from diamond.sites.identity import certificate_authority, roster
 from diamond.sites.rounds.shutdown import Halted
 from diamond.sites.transport.errors import Refused, Unreachable
+from diamond.sites.transport.messages import MessageRequest, StatusQuery, StopRequest
 from diamond.sites.transport.operator_queries import query_members
 from diamond.sites.transport.rpc import RpcClient
 from diamond.sites.transport.wire_format import max_frame_bytes, pack
@@ -34,7 +35,7 @@ def test_a_site_and_its_neighbours_say_where_they_stand_and_for_whom_they_wait(b
         async with running_site(one), running_site(two) as node:
             running = asyncio.ensure_future(node.run())
             await asyncio.sleep(0.6)
-            found = await query_members(one, "status", [one.me, *one.neighbours], 2.0, None)
+            found = await query_members(one, StatusQuery, [one.me, *one.neighbours], 2.0, None)
             running.cancel()
             await asyncio.wait([running])
             return found
@@ -48,7 +49,7 @@ def test_a_site_and_its_neighbours_say_where_they_stand_and_for_whom_they_wait(b
 
 def test_where_nobody_listens_that_is_said(bundles):
     one = bundles[0]
-    found = asyncio.run(query_members(one, "status", [one.me], 1.0, None))
+    found = asyncio.run(query_members(one, StatusQuery, [one.me], 1.0, None))
     assert found["site0"]["error"] == f"{one.me.address}: nothing listens there"
 
 
@@ -57,7 +58,7 @@ def test_only_the_site_itself_may_stop_it(bundles):
     stop = pack({"kind": "stop", "sender": 0})
     kind, _ = refusal(two, one, stop)
     assert kind is Unreachable  # no request that a neighbour can make
-    assert refusal(two, two, pack({"kind": "ask", "sender": 1}))[0] is Refused
+    assert refusal(two, two, MessageRequest("any", 1, 0, 0).encode())[0] is Refused
 
 
 def test_a_stopped_site_has_a_checkpoint_and_goes_on_from_it(bundles, tmp_path):
@@ -65,7 +66,7 @@ def test_a_stopped_site_has_a_checkpoint_and_goes_on_from_it(bundles, tmp_path):
         while node.t < 3:
             await asyncio.sleep(0.005)
         bundle = bundles[node.agent.number]
-        return await query_members(bundle, "stop", [bundle.me], 2.0, None)
+        return await query_members(bundle, StopRequest, [bundle.me], 2.0, None)
 
     def three(made):
         """Rounds, of which the fourth does not end: it is there that the site is stopped."""

@@ -20,6 +20,7 @@ from diamond.records.write_check import DiskFull
 from diamond.sites.identity import roster
 from diamond.sites.rounds.neighbour_status import NeighbourStatus
 from diamond.sites.transport.errors import Refused, RunFailed, RunMismatch
+from diamond.sites.transport.messages import StatusQuery
 from diamond.sites.transport.operator_queries import query_members
 from diamond.sites.transport.server import Server
 from diamond.sites.transport.timeouts import NeighbourTimeout, WaitRecord
@@ -143,7 +144,7 @@ def test_an_odd_status_is_named_and_forges_nothing(tmp_path, fields):
 
     async def attempt():
         async with Server(two, answer):
-            return await query_members(one, "status", [two.me], 2.0, None)
+            return await query_members(one, StatusQuery, [two.me], 2.0, None)
 
     found = asyncio.run(attempt())
     assert "an answer that is no status" in _format_answer(one, found["site1"])
@@ -160,7 +161,7 @@ def test_codes_in_a_status_are_written_out(tmp_path):
 
     async def attempt():
         async with Server(two, answer):
-            return await query_members(one, "status", [two.me], 2.0, None)
+            return await query_members(one, StatusQuery, [two.me], 2.0, None)
 
     message = _format_answer(one, asyncio.run(attempt())["site1"])
     assert message == r"on\r, round 1 of 9; has waited for site2 for 3 s (\x1b[2Jgone\nround=9)"

@@ -1,60 +1,71 @@
-"""Messages between sites: the bytes of one message of each kind."""
+"""Messages between sites: the bytes of one message of each kind, and what is refused."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from diamond.sites.memory.edge_journal import DOWN, encode_vote
-from diamond.sites.rounds.overview import encode_query
-from diamond.sites.transport.wire_format import (
-    Envelope,
-    MessageRequest,
-    encode,
-    encode_request,
-    encode_rollback_notice,
-    pack,
+from diamond.sites.transport import messages
+from diamond.sites.transport.messages import (
+    DOWN,
+    AllKeysAnswer,
+    AllKeysRequest,
+    Greeting,
+    GreetingAnswer,
+    Opening,
+    OverviewAnswer,
+    OverviewQuery,
+    OwnKeyAnswer,
+    OwnKeyRequest,
+    Ping,
+    Pong,
+    RollbackNotice,
+    RosterAnswer,
+    RosterOffer,
+    StatusAnswer,
+    StatusQuery,
+    StopAnswer,
+    StopRequest,
+    Vote,
+    decode_request,
 )
+from diamond.sites.transport.wire_format import Envelope, FrameError, encode, unpack
 
 pytestmark = pytest.mark.quick
 
-ENVELOPE = Envelope("d1ce", 3, 7, 2)
-REQUEST = MessageRequest("d1ce", 3, 7, 5, 2)
-MESSAGES = {
-    "open": lambda: pack({"kind": "open", "roster": 4}),
-    "open to be asked": lambda: pack(
-        {"kind": "open", "roster": 4, "instance": b"12345678", "answers": True}
-    ),
-    "ping": lambda: pack({"kind": "ping", "sender": 3}),
-    "status": lambda: pack({"kind": "status", "sender": 3}),
-    "stop": lambda: pack({"kind": "stop", "sender": 3}),
-    "test": lambda: pack({"kind": "hello", "sender": 3, "parts": {"run": "d1ce"}}),
-    "hello": lambda: pack(
-        {"kind": "hello", "sender": 3, "parts": {"run": "d1ce"}, "within": 2.5, "from": (7, 2)}
-    ),
-    "roster": lambda: pack({"kind": "roster", "sender": 3, "roster": b"zip", "signature": b"sig"}),
-    "overview": lambda: encode_query(3, b"q" * 16, 1.5, 2),
-    "mask key": lambda: pack({"kind": "mask key", "sender": 3, "run": "d1ce", "key": b"k" * 32}),
-    "mask keys": lambda: pack({"kind": "mask keys", "sender": 3, "run": "d1ce", "key": b"k" * 32}),
-    **{
-        kind: lambda kind=kind: encode_request(REQUEST, kind)
-        for kind in ("ask", "follow", "word", "kept", "position")
-    },
-    "answer to ping": lambda: pack({"kind": "ping"}),
-    "answer to hello": lambda: pack(
-        {"kind": "hello", "durable": 5, "kept": 4, "receipts": [(1, 0, b"d", 0, b"")], "more": True}
-    ),
-    "answer to a test": lambda: pack({"kind": "hello", "durable": 0, "kept": 0}),
-    "answer to status": lambda: pack({"kind": "status", "round": 3, "connected": [1]}),
-    "answer to stop": lambda: pack({"kind": "stop", "round": 3}),
-    "answer to roster": lambda: pack({"kind": "roster", "version": 4}),
-    "refusal of a roster": lambda: pack(
-        {"kind": "roster", "version": 4, "refused": "old", "roster": b"z", "signature": b"sig"}
-    ),
-    "answer to overview": lambda: pack({"kind": "overview", "records": [b"one"]}),
-    "answer to mask key": lambda: pack({"kind": "mask key", "record": b"one"}),
-    "answer to mask keys": lambda: pack({"kind": "mask keys", "records": [[1, b"one"]]}),
-    "message": lambda: encode(ENVELOPE, [np.array([1.0, -2.0], np.float32)], lambda parts: b"at"),
-    "gone": lambda: encode_rollback_notice(ENVELOPE),
-    "vote": lambda: encode_vote(DOWN, 9),
+PLACE = "d1ce", 3, 7, 5, 2
+RECEIPTS = [(1, 0, b"d", 0, b"")]
+REQUESTS = {
+    "ping": Ping(3),
+    "status": StatusQuery(3),
+    "stop": StopRequest(3),
+    "test": Greeting(3, {"run": "d1ce"}),
+    "hello": Greeting(3, {"run": "d1ce"}, 2.5, [7, 2]),
+    "roster": RosterOffer(3, b"zip", b"sig"),
+    "overview": OverviewQuery(3, b"q" * 16, 1.5, 2),
+    "mask key": OwnKeyRequest(3, "d1ce", b"k" * 32),
+    "mask keys": AllKeysRequest(3, "d1ce", b"k" * 32),
+    "ask": messages.MessageRequest(*PLACE),
+    "follow": messages.SubscriptionRequest(*PLACE),
+    "word": messages.VoteRequest(*PLACE),
+    "kept": messages.DurableReport(*PLACE),
+    "position": messages.PositionReport(*PLACE),
+}
+MESSAGES = REQUESTS | {
+    "open": Opening(4),
+    "open to be asked": Opening(4, b"12345678", True),
+    "answer to ping": Pong(),
+    "answer to hello": GreetingAnswer(5, 4, [list(each) for each in RECEIPTS], True),
+    "answer to a test": GreetingAnswer(),
+    "answer to status": StatusAnswer({"round": 3, "connected": [1]}),
+    "answer to stop": StopAnswer({"round": 3}),
+    "answer to roster": RosterAnswer(4),
+    "refusal of a roster": RosterAnswer(4, "old", b"z", b"sig"),
+    "answer to overview": OverviewAnswer([b"one"]),
+    "answer to mask key": OwnKeyAnswer(b"one"),
+    "answer to mask keys": AllKeysAnswer([[1, b"one"]]),
+    "gone": RollbackNotice("d1ce", 3, 7, 2),
+    "vote": Vote(DOWN, 9),
 }
 FRAMES = {
     "open": "444d4e44031300000082a46b696e64a46f70656ea6726f7374657204c48a4f7f",
@@ -154,4 +165,50 @@ FRAMES = {
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_the_bytes_of_each_kind_are_those_of_earlier_releases(name):
-    assert bytes(MESSAGES[name]()).hex() == FRAMES[name]
+    message, frame = MESSAGES[name], bytes.fromhex(FRAMES[name])
+    assert bytes(message.encode()) == frame
+    if not isinstance(message, StatusAnswer):
+        assert type(message).read(frame) == message
+
+
+def test_the_bytes_of_a_message_of_a_round_are_those_of_earlier_releases():
+    arrays = [np.array([1.0, -2.0], np.float32)]
+    frame = encode(Envelope("d1ce", 3, 7, 2), arrays, lambda parts: b"at")
+    assert bytes(frame).hex() == FRAMES["message"]
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_is_decoded_by_its_class_and_nothing_else_is(name):
+    request = REQUESTS[name]
+    header, _ = unpack(request.encode(), 1000)
+    assert decode_request(header) == request
+    for field in header.keys() - {"parts", "within", "from"}:
+        for value in (None, [[]], {"a": 1}, -1.5):
+            with pytest.raises(FrameError):
+                decode_request(header | {field: value})
+
+
+def test_every_kind_of_request_is_pinned():
+    assert messages.REQUESTS.keys() == {request.kind for request in REQUESTS.values()}
+
+
+@pytest.mark.parametrize("kind", ["ask", "follow", "word", "kept", "position"])
+def test_requests_about_rounds_have_possible_numbers_and_no_other_fields(kind):
+    header, _ = unpack(replace(REQUESTS[kind]).encode(), 1000)
+    for change in ({"round": 4}, {"durable": -1}, {"round": True}, {"run": 1}, {"round": 2**40}):
+        with pytest.raises(FrameError):
+            decode_request(header | change)
+    with pytest.raises(FrameError, match="fields"):
+        decode_request(header | {"more": 1})
+
+
+@pytest.mark.parametrize("place", [7, [7], [7, 2.0], [-1, 0], [True, 0], [0, 2**40]])
+def test_a_greeting_asks_for_receipts_from_a_place(place):
+    header, _ = unpack(REQUESTS["hello"].encode(), 1000)
+    with pytest.raises(FrameError, match="from which receipts are wanted"):
+        decode_request(header | {"from": place})
+
+
+def test_an_unknown_request_is_named():
+    with pytest.raises(FrameError, match="a request for 'secret', which is unknown here"):
+        decode_request({"kind": "secret", "sender": 1})

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import re
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -28,13 +29,10 @@ from diamond.sites.rounds.node import Node
 from diamond.sites.rounds.site_agent import Agent
 from diamond.sites.transport.errors import Refused, RunFailed, Unreachable
 from diamond.sites.transport.in_process_transport import InProcessNetwork, run_inline, run_simulated
+from diamond.sites.transport.messages import MessageRequest, RollbackNotice
 from diamond.sites.transport.timeouts import NeighbourTimeout
 from diamond.sites.transport.wire_format import (
-    Envelope,
     FrameError,
-    MessageRequest,
-    encode_request,
-    encode_rollback_notice,
     pack,
 )
 
@@ -208,7 +206,7 @@ def refusal(request, sender=0, asked=1):
 
 
 def ask(**changes):
-    return lambda node: encode_request(MessageRequest(node.run_digest, 0, 5, 4)._replace(**changes))
+    return lambda node: replace(MessageRequest(node.run_digest, 0, 5, 4), **changes).encode()
 
 
 def hello(**changes):
@@ -297,6 +295,6 @@ def test_a_rehearsal_is_the_same_run_and_cancels_all_subscriptions(monkeypatch, 
 def test_a_notice_of_a_rollback_is_refused_where_no_run_rolls_back():
     """A member could otherwise send all its neighbours to an exchange that does not exist."""
     node = Node(team()[0], ROUNDS, InProcessNetwork().transport(0), run_blocking=run_inline)
-    notice = encode_rollback_notice(Envelope(node.run_digest, 1, 3))
+    notice = RollbackNotice(node.run_digest, 1, 3).encode()
     with pytest.raises(FrameError, match="which this run excludes"):
         node.client.decode_message(1, 3, notice)

@@ -11,13 +11,13 @@ from tls_sites import ports
 from diamond.sites.rounds.overview import (
     MAX_QUERIES,
     StatusCollector,
-    encode_query,
     new_query,
     sign_status,
     verify_status,
     verify_statuses,
 )
 from diamond.sites.transport.errors import Refused
+from diamond.sites.transport.messages import OverviewQuery, StatusQuery
 from diamond.sites.transport.operator_queries import query_federation, query_members
 from diamond.sites.transport.wire_format import FrameError, unpack
 
@@ -49,7 +49,7 @@ def test_a_site_sees_those_behind_its_neighbours(tmp_path, listening):
             address = f"127.0.0.1:{nodes[0].server.port}"
             seen = await query_federation(bundles[0], 4.0, address)
             near = await query_members(
-                bundles[0], "status", [bundles[0].me, *bundles[0].neighbours], 4.0, address
+                bundles[0], StatusQuery, [bundles[0].me, *bundles[0].neighbours], 4.0, address
             )
         return seen, near
 
@@ -103,9 +103,7 @@ def test_reasons_and_losses_stay_at_the_site_and_queries_are_few(tmp_path):
             collector = StatusCollector(
                 node.rpc.credentials, node.rpc, lambda: STATUS | {"waiting": waiting}
             )
-            ask = lambda query: collector.answer(
-                1, unpack(encode_query(1, query, 1.0, 0), 10**4)[0]
-            )
+            ask = lambda query: collector.answer(OverviewQuery(1, query, 1.0, 0))
             query = new_query()
             (record,) = unpack(await ask(query), 10**5)[0]["records"]
             assert b"10.0.0.7" not in record

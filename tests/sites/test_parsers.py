@@ -23,7 +23,7 @@ from diamond.sites.transport.in_process_transport import run_simulated
 from diamond.sites.transport.relay import RelayHub
 from diamond.sites.transport.timeouts import Timeouts, WaitRecord
 from diamond.sites.transport.wire_format import FrameError
-from diamond.sites.trust.mask_keys import ALL_KEYS, CONTEXT, OWN_KEY, agree_on_keys
+from diamond.sites.trust.mask_keys import CONTEXT, agree_on_keys
 from diamond.sites.trust.signed_records import sign_record
 
 SECONDS = 600.0  # of `make test-slow`, all parsers together
@@ -124,13 +124,13 @@ def test_an_answer_without_a_usable_key_is_asked_for_again(federation):
     """A false key stops nobody: the site waits for a true one, and says for whom and why."""
     keys, true, reasons = federation.mask_keys(0), federation.mask_keys(1), []
     answers = {
-        OWN_KEY: [
+        "mask key": [
             {},
             {"record": 7},
             {"record": federation.masks[1].record},
             {"record": true.record},
         ],
-        ALL_KEYS: [{"records": [[2, b""]]}, {"records": [[2, federation.masks[1].record]]}],
+        "mask keys": [{"records": [[2, b""]]}, {"records": [[2, federation.masks[1].record]]}],
     }
     record = WaitRecord()
 

@@ -26,7 +26,7 @@ from diamond.sites.identity.roster import (
     load_bundle,
     load_signed_roster,
 )
-from diamond.sites.identity.roster_acceptance import RosterAcceptance, encode_roster, roster_epochs
+from diamond.sites.identity.roster_acceptance import RosterAcceptance, offer_roster, roster_epochs
 from diamond.sites.identity.roster_signing import change_members
 from diamond.sites.rounds.epoch_run import EpochRun, make_epoch_node
 from diamond.sites.rounds.site_agent import Agent
@@ -148,8 +148,7 @@ def cluster(tmp_path):
 
 
 def receive(acceptance, signed, sender=1):
-    header, _ = unpack(encode_roster(sender, signed), 2**17)
-    answer, _ = unpack(acceptance.receive(sender, header), 2**17)
+    answer, _ = unpack(acceptance.receive(offer_roster(sender, signed)), 2**17)
     return answer.get("refused", answer["version"])
 
 
@@ -176,7 +175,7 @@ def test_an_answer_with_a_false_roster_is_asked_for_again(cluster):
     site = cluster.make(0)
     acceptance, answers = cluster.acceptances[0], [{"refused": "no", "roster": 7}, {"version": 1}]
     false = cluster.rosters[1]._replace(signature=cluster.rosters[2].signature)
-    header, _ = unpack(encode_roster(1, false), 2**17)
+    header, _ = unpack(offer_roster(1, false).encode(), 2**17)
     answers.insert(1, header | {"refused": "no"})
 
     class Neighbour:

@@ -24,15 +24,14 @@ from diamond.engine.site_run import SiteSettings, run
 from diamond.sites.identity import roster
 from diamond.sites.identity.handshake import compute_digests
 from diamond.sites.transport.errors import Refused, Unreachable
+from diamond.sites.transport.messages import MessageRequest
 from diamond.sites.transport.rpc import RpcClient
 from diamond.sites.transport.server import Server
 from diamond.sites.transport.timeouts import NeighbourTimeout, Timeouts
 from diamond.sites.transport.wire_format import (
     MAX_REQUEST_BYTES,
     Envelope,
-    MessageRequest,
     encode,
-    encode_request,
     max_frame_bytes,
     pack,
     unpack,
@@ -115,14 +114,14 @@ def test_a_member_that_is_no_neighbour_is_refused(places):
 
 def test_a_request_in_the_name_of_another_site_is_refused(places):
     _, one, two, _ = places
-    request = encode_request(MessageRequest("any", 2, 0, 0))
+    request = MessageRequest("any", 2, 0, 0).encode()
     kind, reason = refusal(two, one, request)
     assert kind is Refused and "agent 0 asks in the name of agent 2" in reason
 
 
 def test_another_configuration_is_refused(places):
     _, one, two, _ = places
-    kind, reason = refusal(two, one, encode_request(MessageRequest("beef", 0, 0, 0)))
+    kind, reason = refusal(two, one, MessageRequest("beef", 0, 0, 0).encode())
     assert kind is Refused and "agent 1 runs something else" in reason
 
 
@@ -133,9 +132,7 @@ def test_a_request_for_a_discarded_or_nonexistent_round_is_refused(places):
         async with running_site(two) as node:
             node.service.outbox.durable[0] = node.service.outbox.durable[2] = 4
             async with RpcClient(one, max_frame_bytes(largest_layout()), SHORT_TIMEOUTS) as caller:
-                await caller.send_request(
-                    1, encode_request(MessageRequest(node.run_digest, 0, round, 0))
-                )
+                await caller.send_request(1, MessageRequest(node.run_digest, 0, round, 0).encode())
 
     with pytest.raises(Refused, match="agent 1: round 3 is no longer kept, only rounds from 4 on"):
         asyncio.run(attempt(3))

@@ -15,13 +15,12 @@ from diamond.sites.transport import admission, session
 from diamond.sites.transport.admission import AdmissionQueue
 from diamond.sites.transport.audit import MAX_LINES, Audit, sanitize_text
 from diamond.sites.transport.errors import Refused, Unreachable
+from diamond.sites.transport.messages import MessageRequest
 from diamond.sites.transport.packet_stream import REQUEST, PacketStream
 from diamond.sites.transport.rpc import RpcClient
 from diamond.sites.transport.server import MAX_REQUESTS, Server
 from diamond.sites.transport.tls import tls_context
 from diamond.sites.transport.wire_format import (
-    MessageRequest,
-    encode_request,
     max_frame_bytes,
     pack,
 )
@@ -113,9 +112,7 @@ def test_a_neighbour_with_too_many_requests_is_closed(bundles, caplog):
             running_site(two) as node,
             RpcClient(one, max_frame_bytes(largest_layout()), SHORT_TIMEOUTS) as caller,
         ):
-            later = encode_request(
-                MessageRequest(node.run_digest, 0, 3, 0)
-            )  # held until round 3 is there
+            later = MessageRequest(node.run_digest, 0, 3, 0).encode()  # held until round 3 is there
             asked = [
                 asyncio.ensure_future(caller.send_request(1, later))
                 for _ in range(MAX_REQUESTS + 1)

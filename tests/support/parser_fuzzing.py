@@ -25,12 +25,10 @@ from diamond.sites.identity.credentials import Credentials
 from diamond.sites.identity.handshake import describe_differences
 from diamond.sites.identity.membership import verify_certificate
 from diamond.sites.identity.roster import BadBundle, SignedRoster, load_signed_roster, save_accepted
-from diamond.sites.identity.roster_acceptance import _decode as decode_roster_header
-from diamond.sites.identity.roster_acceptance import encode_roster
+from diamond.sites.identity.roster_acceptance import offer_roster, unpack_roster
 from diamond.sites.identity.roster_signing import change_members
-from diamond.sites.memory import edge_journal as edge_votes
 from diamond.sites.memory import message_store
-from diamond.sites.memory.edge_journal import UP, DamagedJournal, EdgeJournal
+from diamond.sites.memory.edge_journal import DamagedJournal, EdgeJournal
 from diamond.sites.memory.receipts import Receipts, read_receipts
 from diamond.sites.memory.sent_record import SentRecord
 from diamond.sites.memory.site_checkpoint import FINISHED_FILE, OtherRun, load_finished
@@ -41,6 +39,7 @@ from diamond.sites.transport import metrics_endpoint, wire_format
 from diamond.sites.transport.audit import Audit
 from diamond.sites.transport.errors import Refused
 from diamond.sites.transport.in_process_transport import run_inline
+from diamond.sites.transport.messages import UP, RosterOffer, Vote
 from diamond.sites.transport.reachability import all_neighbours
 from diamond.sites.transport.relay_handshake import _signed_bytes, encode_hello, verify_hello
 from diamond.sites.transport.timeouts import Timeouts
@@ -265,7 +264,7 @@ def receipts(federation, random):
 @refuses(FrameError)
 def vote(federation, random):
     header = {"kind": "word", "word": UP, "until": 3}
-    edge_votes.decode_vote(pack_frame(change_document(header, random), random))
+    Vote.read(pack_frame(change_document(header, random), random))
 
 
 @refuses(FrameError)
@@ -356,9 +355,9 @@ def hello(federation, random):
 def signed_roster(federation, random):
     """A roster that the authority signs, however wrong, or one in a message."""
     if random.random() < 0.3:
-        header, _ = wire_format.unpack(encode_roster(1, federation.signed), 10**5)
+        header, _ = wire_format.unpack(offer_roster(1, federation.signed).encode(), 10**5)
         raw = pack_frame(change_document(header, random), random)
-        signed = decode_roster_header(wire_format.unpack(raw, 10**5)[0])
+        signed = unpack_roster(RosterOffer.read(raw))
     else:
         content = json.loads(federation.signed.content)
         content = dump_document(change_document(content, random), random)

@@ -11,10 +11,11 @@ import diamond
 from diamond.sites.identity import certificate_authority, roster
 from diamond.sites.rounds.node import Node
 from diamond.sites.transport.errors import Refused, Unreachable
+from diamond.sites.transport.messages import MessageRequest
 from diamond.sites.transport.rpc import RpcClient
 from diamond.sites.transport.server import Server
 from diamond.sites.transport.timeouts import Timeouts
-from diamond.sites.transport.wire_format import MessageRequest, encode_request, max_frame_bytes
+from diamond.sites.transport.wire_format import max_frame_bytes
 
 NETWORK = diamond.network.path(3)
 SHORT_TIMEOUTS = Timeouts(connect=1.0, round=5.0, give_up=60.0)
@@ -59,7 +60,7 @@ def refusal(target, client, request=None, max_bytes=None):
             async with RpcClient(
                 client, max_bytes or max_frame_bytes(largest_layout()), SHORT_TIMEOUTS
             ) as caller:
-                await caller.send_request(target.me.number, request or encode_request(default))
+                await caller.send_request(target.me.number, request or default.encode())
 
     with pytest.raises((Refused, Unreachable)) as error:
         asyncio.run(attempt())

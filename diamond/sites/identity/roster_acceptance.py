@@ -28,10 +28,10 @@ from ...network import Network
 from ...network.membership_epochs import Epoch, check_epoch
 from ..rounds.client import Transport, gather_or_cancel
 from ..rounds.epoch_run import EpochRun
-from ..transport import wire_format
 from ..transport.errors import Refused
+from ..transport.messages import RosterAnswer, RosterOffer
 from ..transport.timeouts import retry_until_answered
-from ..transport.wire_format import MAX_REQUEST_BYTES, Frame, FrameError
+from ..transport.wire_format import Frame, FrameError
 from .credentials import Credentials
 from .roster import BadBundle, Bundle, Roster, SignedRoster, load_signed_roster, save_accepted
 
@@ -139,17 +139,17 @@ class RosterAcceptance:
                 save_accepted(self.folder, signed)
             self.signed = signed
 
-    def receive(self, sender: int, header: Mapping[str, Any]) -> Frame:
+    def receive(self, offer: RosterOffer) -> Frame:
         """Accept the roster of a neighbour, or refuse it; confirm the version at this site."""
-        version = self._take(_decode(header))
-        answer = {"kind": "roster", "version": self.roster.version}
+        version, sender = self._take(unpack_roster(offer)), offer.sender
+        answer = RosterAnswer(self.roster.version)
         self.confirmed[sender] = max(version, self.confirmed.get(sender, 0))
         if version < self.roster.version:
             reason = f"roster {version} is older than {self.roster.version}, accepted here"
             service = self.run.node.service
             service.audit.record_event(service.site_name(sender), f"refused: {reason}")
-            answer |= {"refused": reason, **_encode(self.signed)}
-        return wire_format.pack(answer)
+            answer = RosterAnswer(self.roster.version, reason, *_pack_roster(self.signed))
+        return answer.encode()
 
     def _take(self, signed: SignedRoster) -> int:
         """Accept a signed roster if it is newer; return its version, or raise `Refused`."""
@@ -190,16 +190,14 @@ class RosterAcceptance:
         async def attempt() -> bool:
             if self.confirmed.get(j, 0) >= version or self.roster.version > version:
                 return True
-            response = await self.transport.send_request(j, encode_roster(me, self.signed))
-            fields, _ = wire_format.unpack(response, MAX_REQUEST_BYTES)
-            if "refused" in fields:  # it has a newer one, which it sends along
+            response = await self.transport.send_request(j, offer_roster(me, self.signed).encode())
+            answer = RosterAnswer.read(response)
+            if answer.refused is not None:  # it has a newer one, which it sends along
                 with refuse_unreadable(FrameError, "an answer without a roster", Refused):
-                    signed = _decode(fields)
+                    signed = unpack_roster(answer)
                     self._verify(signed)
                 self._take(signed)
-            if not isinstance(confirmed := fields.get("version"), int):
-                raise FrameError("an answer without the version of a roster")
-            self.confirmed[j] = confirmed
+            self.confirmed[j] = answer.version
             return True
 
         limits = node.timeouts, node.wait_records[j]
@@ -207,20 +205,20 @@ class RosterAcceptance:
         await retry_until_answered(attempt, f"confirmation of roster {version} by {name}", *limits)
 
 
-def encode_roster(sender: int, signed: SignedRoster) -> Frame:
-    """Encode a roster as a request."""
-    return wire_format.pack({"kind": "roster", "sender": sender, **_encode(signed)})
+def offer_roster(sender: int, signed: SignedRoster) -> RosterOffer:
+    """Return the message that offers a roster to a neighbour."""
+    return RosterOffer(sender, *_pack_roster(signed))
 
 
-def _encode(signed: SignedRoster) -> dict[str, bytes]:
+def _pack_roster(signed: SignedRoster) -> tuple[bytes, bytes]:
     """Return the fields of a message with a roster."""
-    return {"roster": zlib.compress(signed.content), "signature": signed.signature}
+    return zlib.compress(signed.content), signed.signature
 
 
-def _decode(header: Mapping[str, Any]) -> SignedRoster:
-    """Decode the roster in a message."""
-    content, signature = header.get("roster"), header.get("signature")
-    if not isinstance(content, bytes) or not isinstance(signature, bytes):
+def unpack_roster(message: RosterOffer | RosterAnswer) -> SignedRoster:
+    """Return the roster in a message; raise `Refused` if it cannot be unpacked."""
+    if message.roster is None or message.signature is None:
         raise Refused("a roster without content or signature")
     with refuse_unreadable(Refused, "the roster cannot be unpacked"):
-        return SignedRoster(zlib.decompressobj().decompress(content, MAX_ROSTER_BYTES), signature)
+        content = zlib.decompressobj().decompress(message.roster, MAX_ROSTER_BYTES)
+        return SignedRoster(content, message.signature)

@@ -5,8 +5,8 @@ message, so that an agent that was set back to its checkpoint repeats the same r
 requests. Each checkpoint starts a new file, which begins with the known states of earlier rounds;
 files older than the checkpoint before the last are removed.
 
-Votes on the state travel between the two ends of an edge (`encode_vote`). From the journals of all
-sites a simulation repeats the run (`recorded_network`).
+Votes on the state travel between the two ends of an edge (`messages.Vote`). From the journals of
+all sites a simulation repeats the run (`recorded_network`).
 """
 
 import json
@@ -22,11 +22,11 @@ from ...network import Network
 from ...network.link_interruptions import interrupted
 from ...records import checkpoint
 from ..transport import wire_format
-from ..transport.wire_format import MAX_REQUEST_BYTES, Frame, FrameError
+from ..transport.messages import DOWN, UP, YES
+from ..transport.wire_format import Frame, FrameError
 from .outbox import NEVER
 from .site_checkpoint import STATE_FOLDER
 
-UP, DOWN, YES = "up", "down", "yes"  # yes: bound by the other end's decision
 SKIP = "skip"  # the agent itself takes no part in the exchange
 OWN = -1  # key of the agent's own skips among the votes
 HISTORY_FILE = "history"  # votes that no agent needs any more
@@ -293,28 +293,6 @@ def _is_torn(content: bytes, start: int) -> bool:
     (length,) = LENGTH.unpack_from(rest)
     cut = length > len(rest) - LENGTH.size
     return cut or not any(rest[-wire_format.TRAILER.size :])
-
-
-STUCK = "stuck"  # answer of an agent that needs the decision of another neighbour
-MAX_VOTE_BYTES = 64  # votes are shorter, messages are not
-
-
-def encode_vote(vote: str, until: int = 0) -> Frame:
-    """Encode a vote; if the edge is down, for all rounds before `until`."""
-    return wire_format.pack({"kind": "word", "word": vote, "until": until})
-
-
-@refuse_unreadable(FrameError, "a vote that cannot be read")
-def decode_vote(answer: Frame) -> tuple[str, int]:
-    """Decode a vote, empty if there is none yet, and the round before which it holds."""
-    if not answer:
-        return "", 0
-    header, _ = wire_format.unpack(answer, MAX_REQUEST_BYTES)
-    if header.get("kind") != "word" or header.get("word") not in (UP, DOWN, YES, STUCK):
-        raise FrameError("an answer that is neither a message nor a word")
-    if type(header.get("until")) is not int:
-        raise FrameError("a vote without its rounds")
-    return str(header["word"]), header["until"]
 
 
 def recorded_network(network: Network, folders: Sequence[Path], exchanges: int = 1) -> Network:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgpack
 import numpy as np
 
+from ..transport.messages import check_place
 from ..transport.wire_format import FrameError
 from ..trust.signed_records import DIGEST_BYTES, MAX_SIGNATURE_BYTES
 
@@ -73,14 +74,6 @@ class Receipts:
         return copy
 
 
-def read_place(fields: Any) -> Place:
-    """Read the place from which a neighbour asks for receipts; raises `FrameError`."""
-    exchange, step = fields if isinstance(fields, list) and len(fields) == 2 else (None, None)
-    if not (type(exchange) is type(step) is int and 0 <= exchange <= 2**31 and 0 <= step <= 2**31):
-        raise FrameError("a greeting without the place from which receipts are wanted")
-    return exchange, step
-
-
 def read_receipts(entries: Any, first: Place) -> list[Receipt]:
     """Read the receipts in an answer of a neighbour; raises `FrameError`."""
     if not isinstance(entries, list) or any(
@@ -89,7 +82,7 @@ def read_receipts(entries: Any, first: Place) -> list[Receipt]:
         raise FrameError("a greeting whose receipts cannot be read")
     receipts = [Receipt(*entry) for entry in entries[:PAGE]]
     for receipt in receipts:
-        read_place(list(receipt.place))
+        check_place(receipt.place)
         if (
             type(receipt.version) is not int
             or not isinstance(receipt.digest, bytes)

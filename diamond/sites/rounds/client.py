@@ -8,18 +8,12 @@ from ..memory.receipts import Receipt, read_receipts
 from ..memory.sent_record import SentRecord, frame_tag
 from ..memory.site_checkpoint import OtherRun
 from ..memory.site_rollback import MESSAGE_STEPS, NeighbourRolledBack, RunClock
-from ..transport import wire_format
+from ..transport import messages, wire_format
 from ..transport.errors import Refused, RunMismatch, Unreachable
+from ..transport.messages import RoundRequest
 from ..transport.subscription import Subscription
 from ..transport.timeouts import Timeouts, WaitRecord, retry_until_answered
-from ..transport.wire_format import (
-    MAX_REQUEST_BYTES,
-    Envelope,
-    Frame,
-    FrameError,
-    Layout,
-    MessageRequest,
-)
+from ..transport.wire_format import Envelope, Frame, FrameError, Layout
 from .edge_states import EdgeStates
 from .neighbour_status import NeighbourStatus
 from .service import Service
@@ -104,7 +98,7 @@ class NeighbourClient:
             description = "word that it has finished"
 
         async def attempt() -> list[Any] | None:
-            answer = await self.request_once(j, "ask", t, consensus_step)
+            answer = await self.request_once(j, messages.MessageRequest, t, consensus_step)
             return self.decode_message(j, t, answer, consensus_step, layout) if answer else None
 
         with self.neighbour_status[j].mark_awaited():
@@ -122,7 +116,8 @@ class NeighbourClient:
             if (earlier := self._subscriptions.get(j)) is not None:
                 earlier.end()
             subscription = self._subscriptions[j] = Subscription(t)
-            self.transport.subscribe(j, self._encode_request("follow", t), subscription)
+            request = self._encode_request(messages.SubscriptionRequest, t)
+            self.transport.subscribe(j, request, subscription)
 
     def is_subscribed(self, j: int, t: int) -> bool:
         """Return whether a subscription delivers j's message of exchange t; not the last one."""
@@ -153,7 +148,7 @@ class NeighbourClient:
 
     async def _report_durable_to(self, j: int, t: int) -> None:
         try:
-            await self.request_once(j, "kept", min(t, self.last_tick))
+            await self.request_once(j, messages.DurableReport, min(t, self.last_tick))
         except (Unreachable, Refused, FrameError):
             pass  # the next request repeats it
 
@@ -164,13 +159,15 @@ class NeighbourClient:
         for task in self._notices:
             task.cancel()
 
-    async def request_once(self, j: int, kind: str, t: int, consensus_step: int = 0) -> Frame:
+    async def request_once(
+        self, j: int, kind: type[RoundRequest], t: int, consensus_step: int = 0
+    ) -> Frame:
         """Try once to get the message or edge vote of j; empty if it does not exist yet."""
         return await self.transport.send_request(j, self._encode_request(kind, t, consensus_step))
 
-    def _encode_request(self, kind: str, t: int, consensus_step: int = 0) -> Frame:
+    def _encode_request(self, kind: type[RoundRequest], t: int, consensus_step: int = 0) -> Frame:
         fixed = self.digests["run"], self.agent.number, t, self.service.durable
-        return wire_format.encode_request(MessageRequest(*fixed, consensus_step), kind)
+        return kind(*fixed, consensus_step).encode()
 
     def decode_message(
         self,
@@ -186,8 +183,8 @@ class NeighbourClient:
         `is_stored` if this agent has accepted it before, and has it on its disk.
         """
         envelope = Envelope(self.digests["run"], j, t, consensus_step)
-        notice = wire_format.encode_rollback_notice
-        if len(message) < MAX_NOTICE_BYTES and message == notice(envelope):
+        notice = messages.RollbackNotice(*envelope)
+        if len(message) < MAX_NOTICE_BYTES and message == notice.encode():
             if not self.clock.can_roll_back:
                 raise FrameError("a notice of a rollback, which this run excludes")
             if (subscription := self._subscriptions.pop(j, None)) is not None:
@@ -248,40 +245,34 @@ class NeighbourClient:
         """Try once to greet j, and learn which messages of this agent j holds."""
         first, has_more = (self.first_tick, 0), True
         while has_more:
-            fields = await self._send_greeting(j, first)
-            receipts = read_receipts(fields.get("receipts", []), first)
+            answer = await self._send_greeting(j, first)
+            receipts = read_receipts(answer.receipts or [], first)
             for receipt in receipts:
                 if self.signatures is None or self.signatures.has_signed(j, receipt):
                     name = self.service.site_name(j)
                     self.sent.add_report(name, *receipt.place, receipt.digest)
                 first = receipt.exchange, receipt.consensus_step + 1
-            has_more = bool(receipts) and fields.get("more") is True
+            has_more = bool(receipts) and answer.more is True
         return True
 
-    async def _send_greeting(self, j: int, first: tuple[int, int]) -> dict[str, Any]:
+    async def _send_greeting(self, j: int, first: tuple[int, int]) -> messages.GreetingAnswer:
         """Return the answer of j, with some receipts of messages from `first` on."""
-        header = {"kind": "hello", "sender": self.agent.number, "parts": dict(self.digests)}
-        header |= {"within": float(self.timeouts.round), "from": first}
-        response = await self.transport.send_request(j, wire_format.pack(header))
-        fields, _ = wire_format.unpack(response, MAX_REQUEST_BYTES)
-        durable, first_kept = (
-            self._check_tick(fields.get(name, 0)) for name in ("durable", "kept")
-        )
-        if first_kept > max(self.first_tick, self.service.durable):
-            restored, reached = map(self.clock.round_of, (self.first_tick, first_kept))
+        limit, parts = float(self.timeouts.round), dict(self.digests)
+        greeting = messages.Greeting(self.agent.number, parts, limit, first)
+        response = await self.transport.send_request(j, greeting.encode())
+        answer = messages.GreetingAnswer.read(response)
+        if not (0 <= answer.durable <= self.last_tick and 0 <= answer.kept <= self.last_tick):
+            raise FrameError("a greeting without the first message that is kept")
+        if answer.kept > max(self.first_tick, self.service.durable):
+            restored, reached = map(self.clock.round_of, (self.first_tick, answer.kept))
             raise OtherRun(
                 f"the folder of {self.service.site_name(self.agent.number)} leads to round "
                 f"{restored}, but it has been at round {reached}, and {self.service.site_name(j)} "
                 f"keeps messages from there on: restore the folder from a copy, or start all sites "
                 f"with --onward"
             )
-        self.service.outbox.record_durable(j, durable)
-        return fields
-
-    def _check_tick(self, tick: Any) -> int:
-        if type(tick) is not int or not 0 <= tick <= self.last_tick:
-            raise FrameError("a greeting without the first message that is kept")
-        return tick
+        self.service.outbox.record_durable(j, answer.durable)
+        return answer
 
     async def await_all_finished(self, edges: EdgeStates | None) -> None:
         """Wait until every neighbour has finished and knows that this agent has."""

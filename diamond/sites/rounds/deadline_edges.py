@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from ..memory.edge_journal import DOWN, decode_vote, encode_vote
-from ..transport.wire_format import Frame, MessageRequest
+from ..transport.messages import DOWN, PositionReport, RoundRequest, Vote
+from ..transport.wire_format import Frame
 from .edge_states import MAX_DOWN_ROUNDS, EdgeStates
 
 
@@ -34,16 +34,16 @@ class DeadlineEdges(EdgeStates):
     def _announced_end(self, j: int, t: int) -> int:
         return 0 if self.journal.is_skipped(t) else self.position
 
-    async def answer_request(self, request: MessageRequest, kind: str) -> Frame | None:
+    async def answer_request(self, request: RoundRequest) -> Frame | None:
         """See `EdgeStates`; a neighbour that asks about a round to come has returned."""
         if not self.journal.edge_vote(request.sender, request.round):
             self.late.discard(request.sender)
-        return await super().answer_request(request, kind)
+        return await super().answer_request(request)
 
     def answer_position(self, j: int, position: int) -> Frame:
         """Record how many exchanges j has finished, and answer with those of this agent."""
         self.record_position(j, position)
-        return encode_vote(DOWN, self.position)
+        return Vote(DOWN, self.position).encode()
 
     def record_position(self, j: int, position: int) -> None:
         """Record how many exchanges j has finished; at most one behind, it is not late any more."""
@@ -53,7 +53,7 @@ class DeadlineEdges(EdgeStates):
 
     async def exchange_positions(self, j: int, t: int) -> None:
         """Tell j that this agent has finished the exchanges before t, and learn the same of j."""
-        _, position = decode_vote(await self.request(j, "position", t))
+        position = Vote.read(await self.request(j, PositionReport, t)).until
         if position <= t + MAX_DOWN_ROUNDS:
             self.record_position(j, position)
 

@@ -40,25 +40,28 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from ..identity.site_names import NO_NAMES, SiteNames, site_name
-from ..memory.edge_journal import (
+from ..memory.edge_journal import EdgeJournal
+from ..memory.outbox import NEVER
+from ..transport.errors import Refused, Unreachable
+from ..transport.messages import (
     DOWN,
     MAX_VOTE_BYTES,
     STUCK,
     UP,
     YES,
-    EdgeJournal,
-    decode_vote,
-    encode_vote,
+    MessageRequest,
+    RoundRequest,
+    Vote,
+    VoteRequest,
 )
-from ..memory.outbox import NEVER
-from ..transport.errors import Refused, Unreachable
 from ..transport.timeouts import RETRY_PAUSES, Timeouts, WaitRecord, retry_until_answered
-from ..transport.wire_format import Frame, FrameError, MessageRequest, NotFinite
+from ..transport.wire_format import Frame, FrameError, NotFinite
 from ..transport.worker_thread import BlockingRunner
 
 T = TypeVar("T")
 MAX_DOWN_ROUNDS = 1000  # in one response
-RequestFunction = Callable[[int, str, int], Awaitable[Frame]]  # of (neighbour, kind, round)
+# Of neighbour, kind and round.
+RequestFunction = Callable[[int, type[RoundRequest], int], Awaitable[Frame]]
 
 
 class NeighbourAbsent(Exception):
@@ -74,8 +77,8 @@ class NeighbourAbsent(Exception):
 class EdgeStates:
     """All edges of agent `agent`; the journal has their state in each round.
 
-    `request` requests a neighbour's message ("ask") or vote ("word") of a round; `decode` decodes a
-    message or raises `FrameError`; `greet` tries once to reach a neighbour.
+    `request` requests a neighbour's message or vote of a round; `decode` decodes a message or
+    raises `FrameError`; `greet` tries once to reach a neighbour.
     """
 
     def __init__(
@@ -149,17 +152,17 @@ class EdgeStates:
         await self._commit_vote(j, t, UP, message)
         return arrays
 
-    async def answer_request(self, request: MessageRequest, kind: str) -> Frame | None:
+    async def answer_request(self, request: RoundRequest) -> Frame | None:
         """Return the answer to j about the edge in that round; None if it is not settled yet."""
         j, t = request.sender, request.round
-        leads = self.agent < j
-        if kind == "word" and not leads and self._received_round.get(j) == t:
+        leads, wants_vote = self.agent < j, isinstance(request, VoteRequest)
+        if wants_vote and not leads and self._received_round.get(j) == t:
             await self._commit_vote(j, t, YES)
         vote = self.journal.edge_vote(j, t)
         if vote == DOWN:
-            return encode_vote(DOWN, self._announced_end(j, t))
-        if kind == "word" and vote:
-            return encode_vote(UP if leads else YES)
+            return Vote(DOWN, self._announced_end(j, t)).encode()
+        if wants_vote and vote:
+            return Vote(UP if leads else YES).encode()
         return None
 
     def _announced_end(self, j: int, t: int) -> int:
@@ -193,10 +196,10 @@ class EdgeStates:
         """Return j's message, encoded and decoded; raises `NeighbourAbsent` if the edge is down."""
 
         async def attempt() -> tuple[Frame, list[Any]] | None:
-            answer = await self.request(j, "ask", t)
+            answer = await self.request(j, MessageRequest, t)
             if len(answer) > MAX_VOTE_BYTES:
                 return answer, self._decode_or_skip(j, t, answer)
-            self._check_vote(j, t, *decode_vote(answer))
+            self._check_vote(j, t, Vote.read(answer))
             return None
 
         return await self._retry(
@@ -220,17 +223,17 @@ class EdgeStates:
         good = YES if self.agent < j else UP
 
         async def attempt() -> bool | None:
-            vote, until = decode_vote(await self.request(j, "word", t))
-            self._check_vote(j, t, vote, until)
-            return True if vote == good else None
+            answer = Vote.read(await self.request(j, VoteRequest, t))
+            self._check_vote(j, t, answer)
+            return True if answer.vote == good else None
 
         await self._retry(attempt, f"word of {site_name(self.names, j)} on round {t}", j, t)
 
-    def _check_vote(self, j: int, t: int, vote: str, until: int) -> None:
-        if vote == DOWN:
-            is_valid = t < until <= t + MAX_DOWN_ROUNDS
-            raise NeighbourAbsent(by_vote=True, until=until if is_valid else None)
-        if vote == STUCK and not self._is_bound(j, t):
+    def _check_vote(self, j: int, t: int, answer: Vote) -> None:
+        if answer.vote == DOWN:
+            is_valid = t < answer.until <= t + MAX_DOWN_ROUNDS
+            raise NeighbourAbsent(by_vote=True, until=answer.until if is_valid else None)
+        if answer.vote == STUCK and not self._is_bound(j, t):
             raise NeighbourAbsent(by_vote=False)
 
     async def _retry(

@@ -22,7 +22,7 @@ from ..identity.site_names import site_name
 from ..memory import epoch_entry, site_checkpoint
 from ..memory.epoch_entry import EpochEntry
 from ..memory.site_checkpoint import STATE_FOLDER
-from ..transport import wire_format
+from ..transport import messages, wire_format
 from ..transport.errors import Refused
 from ..transport.subscription import Publisher
 from ..transport.wire_format import MAX_REQUEST_BYTES, Envelope, EpochPending, Frame
@@ -179,11 +179,11 @@ class EpochRun:
         if len(self.epochs) == 1:
             return await self.node.answer_request(sender, request)
         header, _ = wire_format.unpack(request, MAX_REQUEST_BYTES)
-        parts = header.get("parts")
-        run = parts.get("run") if isinstance(parts, dict) else header.get("run")
-        if isinstance(run, str) and run != self.node.run_digest and header.get("sender") == sender:
+        message = messages.decode_request(header)
+        run = getattr(message, "run", None)
+        if isinstance(run, str) and run != self.node.run_digest and message.sender == sender:
             if run in self.past:
-                return self._answer_about_past(run, header)
+                return self._answer_about_past(run, message)
             if any(sender in epoch.members for epoch in self.epochs[self.index + 1 :]):
                 raise EpochPending(f"agent {self.number} is not in round {self.end} yet")
             if sender not in self.epoch.members:
@@ -193,13 +193,14 @@ class EpochRun:
                 raise EpochPending(f"agent {self.number} has entered another epoch")
         return await self.node.answer_request(sender, request)
 
-    def _answer_about_past(self, run: str, header: dict[str, Any]) -> Frame:
+    def _answer_about_past(self, run: str, message: messages.Request) -> Frame:
         """Answer that this agent has finished an epoch that has ended."""
         last_tick = self.past[run]
-        if header.get("kind") == "hello":
-            return wire_format.pack({"kind": "hello", "durable": last_tick, "kept": 0})
-        if header.get("kind") == "ask" and header.get("round") == last_tick:
-            return wire_format.encode(Envelope(run, self.number, last_tick), [])
+        match message:
+            case messages.Greeting():
+                return messages.GreetingAnswer(last_tick, 0).encode()
+            case messages.MessageRequest(round=round) if round == last_tick:
+                return wire_format.encode(Envelope(run, self.number, last_tick), [])
         raise EpochPending(f"agent {self.number} has finished that epoch")
 
 

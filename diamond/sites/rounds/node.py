@@ -23,11 +23,12 @@ from ...schedules.deferred import deferred_names
 from ..identity.handshake import compute_digests
 from ..identity.site_names import SiteNames, site_name
 from ..memory.checkpoint_writer import CheckpointWriter
-from ..memory.edge_journal import DOWN, EdgeJournal
+from ..memory.edge_journal import EdgeJournal
 from ..memory.epoch_entry import EpochEntry
 from ..memory.sent_record import RECORD_FILE, SentRecord
 from ..memory.site_rollback import NeighbourRolledBack, RunClock, keep_state_if_due
 from ..transport.errors import RunFailed
+from ..transport.messages import DOWN
 from ..transport.subscription import Publisher
 from ..transport.timeouts import Timeouts
 from ..transport.wire_format import Frame

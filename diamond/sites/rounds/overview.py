@@ -18,7 +18,8 @@ from ...metrics.site_status import SiteStatus
 from ..identity.credentials import Credentials
 from ..identity.roster import Bundle
 from ..transport.errors import Refused, Unreachable
-from ..transport.wire_format import MAX_REQUEST_BYTES, Frame, FrameError, pack, unpack
+from ..transport.messages import QUERY_BYTES, OverviewAnswer, OverviewQuery
+from ..transport.wire_format import Frame, FrameError
 from ..trust.signed_records import sign_record, verify_record
 from .client import Transport
 from .neighbour_status import validate_status
@@ -27,16 +28,8 @@ MAX_RECORDS, MAX_RECORD_BYTES = 80, 4096  # a response fits in the header of a f
 MAX_RESPONSE_BYTES = 60_000
 MAX_QUERIES = 20  # new queries a second
 MAX_SEEN = 1000  # queries that are remembered
-QUERY_BYTES, MAX_SECONDS = 16, 30.0
 CONTEXT = b"diamond: status of a site\0"
 PASSED_ON = 0.8  # share of the time that a site leaves its neighbours
-
-
-def encode_query(sender: int, query: bytes, seconds: float, hops: int) -> Frame:
-    """Encode the request for the statuses of all sites at most `hops` edges further."""
-    return pack(
-        {"kind": "overview", "sender": sender, "query": query, "seconds": seconds, "hops": hops}
-    )
 
 
 def new_query() -> bytes:
@@ -53,27 +46,21 @@ class StatusCollector:
         self.credentials, self.transport, self.status = credentials, transport, status
         self._seen: dict[bytes, float] = {}  # queries, and when they came
 
-    async def answer(self, sender: int, header: Mapping[str, Any]) -> Frame:
+    async def answer(self, query: OverviewQuery) -> Frame:
         """Answer a query with the signed statuses of this site and of those beyond it."""
-        query, seconds, hops = (header.get(name) for name in ("query", "seconds", "hops"))
-        if not isinstance(query, bytes) or len(query) != QUERY_BYTES:
-            raise FrameError("a query without its random number")
-        if (
-            not isinstance(seconds, float)
-            or type(hops) is not int
-            or not 0 < seconds <= MAX_SECONDS
-        ):
-            raise FrameError("a query without limits")
-        if query in self._seen:
-            return pack({"kind": "overview", "records": []})  # it came another way
-        self._remember(query)
-        records = [sign_status(self.credentials.bundle, query, _public_part(self.status()))]
-        if hops > 0:
-            others = [j for j in self.credentials.bundle.me.neighbours if j != sender]
-            limits = PASSED_ON * seconds, hops - 1
-            for answers in await asyncio.gather(*(self._ask(j, query, *limits) for j in others)):
+        number, site = query.query, self.credentials.bundle
+        if number in self._seen:
+            return OverviewAnswer([]).encode()  # it came another way
+        self._remember(number)
+        records = [sign_status(site, number, _public_part(self.status()))]
+        if query.hops > 0:
+            onward = OverviewQuery(
+                site.me.number, number, PASSED_ON * query.seconds, query.hops - 1
+            )
+            others = [j for j in site.me.neighbours if j != query.sender]
+            for answers in await asyncio.gather(*(self._ask(j, onward) for j in others)):
                 records += answers
-        return pack({"kind": "overview", "records": _bounded(records)})
+        return OverviewAnswer(_bounded(records)).encode()
 
     def _remember(self, query: bytes) -> None:
         now = time.monotonic()
@@ -83,11 +70,10 @@ class StatusCollector:
             del self._seen[next(iter(self._seen))]
         self._seen[query] = now
 
-    async def _ask(self, j: int, query: bytes, seconds: float, hops: int) -> list[bytes]:
-        request = encode_query(self.credentials.bundle.me.number, query, seconds, hops)
+    async def _ask(self, j: int, query: OverviewQuery) -> list[bytes]:
         try:
-            async with asyncio.timeout(seconds):
-                return read_records(await self.transport.send_request(j, request))
+            async with asyncio.timeout(query.seconds):
+                return read_records(await self.transport.send_request(j, query.encode()))
         except (TimeoutError, Unreachable, Refused, FrameError):
             return []
 
@@ -112,11 +98,7 @@ def _bounded(records: Iterable[bytes]) -> list[bytes]:
 
 def read_records(response: Frame) -> list[bytes]:
     """Return the records in a response."""
-    header, _ = unpack(response, MAX_REQUEST_BYTES)
-    records = header.get("records")
-    if not isinstance(records, list) or not all(isinstance(record, bytes) for record in records):
-        raise FrameError("an answer without statuses")
-    return _bounded(records)
+    return _bounded(OverviewAnswer.read(response).records)
 
 
 def sign_status(bundle: Bundle, query: bytes, status: Mapping[str, Any]) -> bytes:

@@ -18,8 +18,8 @@ from functools import partial
 from statistics import median_low
 from typing import Any, NamedTuple
 
-from ..memory.edge_journal import DOWN
 from ..transport.errors import Refused, Unreachable
+from ..transport.messages import DOWN
 from ..transport.wire_format import FrameError
 from ..transport.worker_thread import BlockingRunner, BriefWorkRunner
 from .deadline_edges import DeadlineEdges

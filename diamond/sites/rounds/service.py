@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ..identity.handshake import describe_differences
 from ..identity.site_names import NO_NAMES, SiteNames, site_name
 from ..memory import site_checkpoint
-from ..memory.edge_journal import STUCK, encode_vote
 from ..memory.outbox import MessageDiscarded, Outbox
-from ..memory.receipts import read_place
-from ..transport import wire_format
+from ..transport import messages, wire_format
 from ..transport.audit import Audit
 from ..transport.errors import Refused, RunFailed, RunMismatch
+from ..transport.messages import STUCK, RoundRequest, Vote
 from ..transport.subscription import Publisher
 from ..transport.timeouts import Timeouts
-from ..transport.wire_format import MAX_REQUEST_BYTES, Envelope, Frame, MessageRequest
+from ..transport.wire_format import MAX_REQUEST_BYTES, Envelope, Frame, FrameError
 from ..transport.worker_thread import BlockingRunner
 from .deadline_edges import DeadlineEdges
 from .edge_states import EdgeStates
@@ -24,8 +23,6 @@ from .edge_states import EdgeStates
 if TYPE_CHECKING:
     from ..trust.message_masks import MessageMasks
     from ..trust.signed_messages import SignedMessages
-
-OverviewAnswer = Callable[[int, Mapping[str, Any]], Awaitable[Frame]]  # of (sender, query)
 
 
 class Service:
@@ -59,10 +56,11 @@ class Service:
         self.status: Callable[[], dict[str, Any]] = dict  # state of the agent
         self.stop: Callable[[], None] = lambda: None  # requests a stop after the round
         self.open_connections: Callable[[], list[int]] = list  # neighbours that can be asked
-        self.answer_overview: OverviewAnswer | None = None  # signed statuses of many sites
+        # Returns signed statuses of many sites.
+        self.answer_overview: Callable[[messages.OverviewQuery], Awaitable[Frame]] | None = None
         self.masks: MessageMasks | None = None  # if messages are masked
         self.signatures: SignedMessages | None = None  # if messages are signed
-        self.receive_roster: Callable[[int, Mapping[str, Any]], Frame] | None = None
+        self.receive_roster: Callable[[messages.RosterOffer], Frame] | None = None
         self._finish_lock = asyncio.Lock()
         self._change = asyncio.Event()
         self._failure = ""
@@ -82,57 +80,65 @@ class Service:
             other = header.get("sender")
             other = self.site_name(other) if isinstance(other, int) else "nobody"
             raise Refused(f"{self.site_name(sender)} asks in the name of {other}")
-        if header.get("kind") == "ping":
-            return wire_format.pack({"kind": "ping"})
-        if header.get("kind") == "status":
-            connected = {"connected": self.open_connections()}
-            return wire_format.pack({"kind": "status", **self.status(), **connected})
-        if header.get("kind") == "roster" and self.receive_roster is not None:
-            return self.receive_roster(sender, header)
-        if header.get("kind") == "overview" and self.answer_overview is not None:
-            return await self.answer_overview(sender, header)
-        if sender == self.agent:
-            return self._answer_operator(header.get("kind"))
-        if header.get("kind") == "hello":
-            places = f"at {self.site_name(self.agent)}", f"at {self.site_name(sender)}"
-            if mismatch := describe_differences(self.digests, header.get("parts"), *places):
-                self.mismatches[sender] = mismatch
-                raise RunMismatch(f"{self.site_name(self.agent)} runs something else: {mismatch}")
-            self.mismatches.pop(sender, None)
-            if isinstance(within := header.get("within"), float) and within > 0:
-                self._response_limits[sender] = within
-            first_kept = self.outbox.durable[sender]
-            response = {"kind": "hello", "durable": self.durable, "kept": first_kept}
-            receipts, has_more = self.outbox.receipts.page(sender, read_place(header.get("from")))
-            return wire_format.pack(response | {"receipts": receipts, "more": has_more})
-        if str(header.get("kind")).startswith("mask key"):
-            return await self._answer_key_request(sender, header)
-        message_request = wire_format.decode_request(header)
-        if message_request.run != self.digests["run"]:
+        match messages.decode_request(header):
+            case messages.Ping():
+                return messages.Pong().encode()
+            case messages.StatusQuery():
+                status = self.status() | {"connected": self.open_connections()}
+                return messages.StatusAnswer(status).encode()
+            case messages.RosterOffer() as offer if self.receive_roster is not None:
+                return self.receive_roster(offer)
+            case messages.OverviewQuery() as query if self.answer_overview is not None:
+                return await self.answer_overview(query)
+            case messages.StopRequest() if sender == self.agent:
+                self.stop()
+                return messages.StopAnswer(self.status()).encode()
+            case _ if sender == self.agent:
+                raise Refused(f"{self.site_name(self.agent)} has no messages for itself")
+            case messages.Greeting() as greeting:
+                return self._answer_greeting(greeting)
+            case messages.KeyRequest() as key_request:
+                return await self._answer_key_request(key_request)
+            case messages.RoundRequest() as round_request:
+                return await self._answer_round_request(round_request)
+            case unknown:
+                raise FrameError(f"a request for {unknown.kind!r}, which is unknown here")
+
+    def _answer_greeting(self, greeting: messages.Greeting) -> Frame:
+        """Compare what the neighbour runs, and answer with receipts of its messages."""
+        sender = greeting.sender
+        places = f"at {self.site_name(self.agent)}", f"at {self.site_name(sender)}"
+        if mismatch := describe_differences(self.digests, greeting.parts, *places):
+            self.mismatches[sender] = mismatch
+            raise RunMismatch(f"{self.site_name(self.agent)} runs something else: {mismatch}")
+        self.mismatches.pop(sender, None)
+        if greeting.within is not None and greeting.within > 0:
+            self._response_limits[sender] = greeting.within
+        if greeting.first is None:
+            raise FrameError("a greeting without the place from which receipts are wanted")
+        receipts, has_more = self.outbox.receipts.page(sender, tuple(greeting.first))
+        first_kept = self.outbox.durable[sender]
+        return messages.GreetingAnswer(self.durable, first_kept, receipts, has_more).encode()
+
+    async def _answer_round_request(self, request: RoundRequest) -> Frame | Publisher:
+        """Answer a request about an exchange of this run."""
+        if request.run != self.digests["run"]:
             raise Refused(f"{self.site_name(self.agent)} runs something else: another digest")
-        if message_request.round > self.last_tick:
-            raise Refused(
-                f"round {message_request.round} is not to come; the run has {self.last_tick}"
-            )
-        if header["kind"] == "kept":
-            self.outbox.record_durable(sender, message_request.durable)
-            return b""
-        if header["kind"] == "position":
-            if not isinstance(self.edges, DeadlineEdges):
-                raise Refused(f"{self.site_name(self.agent)} runs without a deadline")
-            return self.edges.answer_position(sender, message_request.round)
-        if header["kind"] == "follow":
-            return self._start_subscription(message_request)
-        return await self._await_response(message_request, header["kind"])
+        if request.round > self.last_tick:
+            raise Refused(f"round {request.round} is not to come; the run has {self.last_tick}")
+        match request:
+            case messages.DurableReport():
+                self.outbox.record_durable(request.sender, request.durable)
+                return b""
+            case messages.PositionReport():
+                if not isinstance(self.edges, DeadlineEdges):
+                    raise Refused(f"{self.site_name(self.agent)} runs without a deadline")
+                return self.edges.answer_position(request.sender, request.round)
+            case messages.SubscriptionRequest():
+                return self._start_subscription(request)
+        return await self._await_response(request)
 
-    def _answer_operator(self, kind: object) -> Frame:
-        """Answer the agent's own operator, who may also stop it."""
-        if kind != "stop":
-            raise Refused(f"{self.site_name(self.agent)} has no messages for itself")
-        self.stop()
-        return wire_format.pack({"kind": "stop", **self.status()})
-
-    def _start_subscription(self, request: MessageRequest) -> Publisher:
+    def _start_subscription(self, request: RoundRequest) -> Publisher:
         """Start a subscription in place of the neighbour's earlier one."""
         self.outbox.record_durable(request.sender, request.durable)
         publisher = self.publishers[request.sender] = Publisher(request.round)
@@ -169,12 +175,12 @@ class Service:
             return frame
         return self.masks.mask_frame(j, t, frame)
 
-    async def _answer_key_request(self, sender: int, header: Mapping[str, Any]) -> Frame:
+    async def _answer_key_request(self, request: messages.KeyRequest) -> Frame:
         """Answer a request for keys of masked sums; empty if there is no answer for a while."""
         if self.masks is None:
             raise Refused(f"{self.site_name(self.agent)} runs without masked sums")
         until = asyncio.get_running_loop().time() + self.timeouts.round / 2
-        while (answer := self.masks.keys.answer_request(sender, header)) is None:
+        while (answer := self.masks.keys.answer_request(request)) is None:
             if not await self._wait_for_change(until):
                 return b""
         return answer
@@ -193,8 +199,7 @@ class Service:
         """Return the rollback notice, if the agent has rolled back."""
         if not self.outbox.first_round <= t < self.rollback_tick:
             return None
-        envelope = Envelope(self.digests["run"], self.agent, t, consensus_step)
-        return wire_format.encode_rollback_notice(envelope)
+        return messages.RollbackNotice(self.digests["run"], self.agent, t, consensus_step).encode()
 
     def record_rollback(self, t: int) -> None:
         """Record that the agent rolled back, to exchange t on the clock."""
@@ -203,7 +208,7 @@ class Service:
             self._send_available(j, publisher)
         self.notify_waiting()
 
-    async def _await_response(self, request: MessageRequest, kind: str) -> Frame:
+    async def _await_response(self, request: RoundRequest) -> Frame:
         """Return the requested item; wait for half of the response time limit."""
         limit = self._response_limits.get(request.sender, self.timeouts.round)
         until = asyncio.get_running_loop().time() + min(self.timeouts.round, limit) / 2
@@ -213,23 +218,24 @@ class Service:
                 await self.record_finished(request.sender)
             if self._failure:
                 raise RunFailed(self._failure)
-            if (response := await self._available_response(request, kind)) is not None:
+            if (response := await self._available_response(request)) is not None:
                 return response
             if not await self._wait_for_change(until):
                 return b""
 
-    async def _available_response(self, request: MessageRequest, kind: str) -> Frame | None:
+    async def _available_response(self, request: RoundRequest) -> Frame | None:
         """Return the available answer."""
+        wants_message = isinstance(request, messages.MessageRequest)
         t, step = request.round, request.consensus_step
-        if self.edges and not step and (vote := await self.edges.answer_request(request, kind)):
+        if self.edges and not step and (vote := await self.edges.answer_request(request)):
             return vote
         try:
-            frame = self._message_for(request.sender, t, step) if kind == "ask" else None
+            frame = self._message_for(request.sender, t, step) if wants_message else None
         except MessageDiscarded as error:
             raise Refused(f"{self.site_name(self.agent)}: {error}") from None
         if frame is None and self.edges and self.edges.stuck:
-            return encode_vote(STUCK)
-        return self._rollback_notice(t, step) if frame is None and kind == "ask" else frame
+            return Vote(STUCK).encode()
+        return self._rollback_notice(t, step) if frame is None and wants_message else frame
 
     def publish(self, round: int, content: Frame, consensus_step: int = 0) -> None:
         """Publish `content` as the message of `round`, or before it."""

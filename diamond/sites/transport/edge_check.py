@@ -6,7 +6,6 @@ its place, and neighbours without an address can be tested at both ends at the s
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Any
 
 from ...metrics.site_status import SiteStatus
 from ..identity.handshake import describe_differences
@@ -14,10 +13,11 @@ from ..identity.roster import Bundle
 from ..rounds.client import gather_or_cancel
 from ..rounds.neighbour_status import validate_status
 from .errors import Refused, RunMismatch, Unreachable
+from .messages import Greeting, GreetingAnswer, Ping, Pong, StatusQuery, decode_request
 from .rpc import RpcClient
 from .server import Server
 from .timeouts import Timeouts
-from .wire_format import MAX_REQUEST_BYTES, Frame, FrameError, pack, unpack
+from .wire_format import MAX_REQUEST_BYTES, Frame, FrameError, unpack
 
 GOOD = "good"
 
@@ -30,9 +30,8 @@ async def check_edges(
     `digests` of a run, if given, are compared with those of the neighbours. `own_address` is where
     the site listens, or would listen; it may be empty.
     """
-    header: dict[str, Any] = {"kind": "ping", "sender": site.me.number}
-    if digests:
-        header |= {"kind": "hello", "parts": dict(digests)}
+    number = site.me.number
+    request = Greeting(number, dict(digests)) if digests else Ping(number)
     running = await _query_own_site(site, limits, own_address)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(RpcClient(site, MAX_REQUEST_BYTES, limits))
@@ -50,7 +49,7 @@ async def check_edges(
                 is_connected = j in running["connected"]
                 return GOOD if is_connected else f"{member.name} has not connected to this site"
             try:
-                await client.send_request(j, pack(header))
+                await client.send_request(j, request.encode())
                 return GOOD
             except (Refused, Unreachable, FrameError) as cause:
                 return f"{member.address}: {cause}" if member.address else str(cause)
@@ -62,22 +61,22 @@ async def check_edges(
 def _answer_test(request: Frame, digests: Mapping[str, str], name: str) -> Frame:
     """Answer the test or the greeting of a neighbour."""
     header, _ = unpack(request, MAX_REQUEST_BYTES)
-    if header.get("kind") == "ping":
-        return pack({"kind": "ping"})
-    if header.get("kind") != "hello":
-        raise FrameError(f"{name} is being tested and does not run")
-    if digests and (mismatch := describe_differences(digests, header.get("parts"))):
-        raise RunMismatch(f"{name} runs something else: {mismatch}")
-    if "within" in header:  # the greeting of a run, which is not to begin with a test
-        raise FrameError(f"{name} is being tested and does not run")
-    return pack({"kind": "hello", "durable": 0, "kept": 0})
+    match decode_request(header):
+        case Ping():
+            return Pong().encode()
+        case Greeting(parts=parts, within=within):
+            if digests and (mismatch := describe_differences(digests, parts)):
+                raise RunMismatch(f"{name} runs something else: {mismatch}")
+            if within is None:  # no greeting of a run, which is not to begin with a test
+                return GreetingAnswer().encode()
+    raise FrameError(f"{name} is being tested and does not run")
 
 
 async def _query_own_site(site: Bundle, limits: Timeouts, own_address: str) -> SiteStatus | None:
     """Return the status of this site's running process; None if it does not run."""
     if not own_address:
         return None
-    request = pack({"kind": "status", "sender": site.me.number})
+    request = StatusQuery(site.me.number).encode()
     async with RpcClient(site, MAX_REQUEST_BYTES, limits, own_address) as client:
         try:
             response = await client.send_request(site.me.number, request)

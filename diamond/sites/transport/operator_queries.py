@@ -13,24 +13,29 @@ from pathlib import Path
 from ...metrics.site_status import NoStatus, SiteStatus
 from ..identity.roster import Bundle, Member
 from ..rounds.neighbour_status import validate_status
-from ..rounds.overview import encode_query, new_query, read_records, verify_statuses
+from ..rounds.overview import new_query, read_records, verify_statuses
 from .errors import Refused, Unreachable
+from .messages import OverviewQuery, StatusQuery, StopRequest
 from .routes import find_route
 from .rpc import RpcClient
 from .timeouts import Timeouts
-from .wire_format import MAX_REQUEST_BYTES, FrameError, pack, unpack
+from .wire_format import MAX_REQUEST_BYTES, FrameError, unpack
 
 Answers = dict[str, SiteStatus | NoStatus]  # by site
 
 
 async def query_members(
-    site: Bundle, kind: str, members: Sequence[Member], connect: float, own_address: str | None
+    site: Bundle,
+    kind: type[StatusQuery | StopRequest],
+    members: Sequence[Member],
+    connect: float,
+    own_address: str | None,
 ) -> Answers:
     """Request an answer from each member; {"error": reason} if a member does not answer."""
 
     async def query(client: RpcClient, member: Member) -> SiteStatus | NoStatus:
         try:
-            request = pack({"kind": kind, "sender": site.me.number})
+            request = kind(site.me.number).encode()
             header, _ = unpack(await client.send_request(member.number, request), MAX_REQUEST_BYTES)
             return validate_status(header, len(site.roster.members))
         except (Refused, Unreachable, FrameError) as cause:
@@ -57,7 +62,7 @@ async def query_federation(
     timeouts = Timeouts(seconds, 2 * seconds)
     async with RpcClient(site, MAX_REQUEST_BYTES, timeouts, own_address) as client:
         try:
-            request = encode_query(number, query, seconds, hops)
+            request = OverviewQuery(number, query, seconds, hops).encode()
             records = read_records(await client.send_request(number, request))
             statuses = verify_statuses(site, query, records)
         except (Refused, Unreachable, FrameError) as cause:

@@ -16,6 +16,7 @@ from ..identity.roster import Bundle, Member
 from .audit import LOG, sanitize_text
 from .dialing import dial
 from .errors import OutdatedRoster, Refused, RunFailed, RunMismatch, Unreachable, describe_error
+from .messages import Opening, Ping
 from .packet_stream import (
     OUTDATED_ROSTER,
     PROBE,
@@ -29,7 +30,7 @@ from .packet_stream import (
 from .routes import Route, find_route
 from .subscription import Subscription
 from .timeouts import RETRY_PAUSES, Timeouts
-from .wire_format import MAX_REQUEST_BYTES, Frame, pack
+from .wire_format import MAX_REQUEST_BYTES, Frame
 
 ERRORS = {RUN_FAILED: RunFailed, RUN_MISMATCH: RunMismatch, REFUSED: Refused}
 OnRequest = Callable[[int, int, memoryview], None]  # handles a packet with a request
@@ -236,18 +237,17 @@ class RpcConnection:
         bundle = self.client.credentials.bundle
         if self.own_address and self.number == bundle.me.number:
             route = route._replace(member=replace(route.member, address=self.own_address))
-        opening = {"kind": "open", "roster": bundle.roster.version}
-        opening |= {"instance": self.client.instance} if self.client.instance else {}
+        opening = Opening(bundle.roster.version, self.client.instance or None)
         answering_end = self.client.answering_end if route.is_shared else None
         try:
             async with asyncio.timeout(self.timeouts.connect):
                 await dial(route, packets, self.client.credentials, self.timeouts.connect)
                 if answering_end is not None:
-                    opening["answers"] = True
+                    opening = replace(opening, answers=True)
                     on_request = answering_end.answer_on(packets, route.member)
                     packets.max_request_bytes = MAX_REQUEST_BYTES
                     packets.on_packet = self._dispatcher(on_request)
-                code, body = await self._exchange(packets, pack(opening))
+                code, body = await self._exchange(packets, opening.encode())
                 self._read(code, body)
         except TimeoutError:
             packets.abort(ConnectionAbortedError("no answer"))
@@ -284,7 +284,7 @@ class RpcConnection:
     def _answer_probe(self) -> None:
         """Show that this process lives to a neighbour that another process has connected to."""
         site = self.client.credentials.bundle
-        ping = pack({"kind": "ping", "sender": site.me.number})
+        ping = Ping(site.me.number).encode()
         if self._packets is not None:
             with suppress(ConnectionError):
                 self._packets.try_send(next(self._request_numbers), REQUEST, ping)

@@ -16,6 +16,7 @@ from ..identity.roster import Member
 from . import wire_format
 from .audit import Audit
 from .errors import OutdatedRoster, Refused, RunFailed, RunMismatch
+from .messages import Opening
 from .packet_stream import (
     CHUNK_BYTES,
     MAX_REFUSAL_BYTES,
@@ -202,26 +203,26 @@ class Session:
         """Authenticate: the first packet has the roster version, the key has the identity."""
         try:
             header, _ = wire_format.unpack(bytes(body), MAX_REQUEST_BYTES)
-            roster_version = header.get("roster")
+            opening = Opening.decode(header)
             certificate, expires = peer_identity(
                 self.packets.transport.get_extra_info("ssl_object")
             )
             member = self.server.find_member(
-                certificate, roster_version if isinstance(roster_version, int) else 0
+                certificate, opening.roster if isinstance(opening.roster, int) else 0
             )
             if self.expected not in (None, member.number):
                 raise Refused(f"{member.name} is not the site that this connection leads to")
         except (Refused, FrameError) as reason:
             self._reject(number, reason)
             return
-        if isinstance(instance := header.get("instance"), bytes):
-            self.instance = instance[:MAX_INSTANCE_BYTES]
+        if isinstance(opening.instance, bytes):
+            self.instance = opening.instance[:MAX_INSTANCE_BYTES]
 
         def accept() -> None:
             self.admit(member, certificate, expires)
             self.packets.write_small(number, RESPONSE, b"")
             self.authenticated.set_result(None)
-            if header.get("answers") is True:
+            if opening.answers is True:
                 self.server.attach_client(self)
 
         if rivals := self.server.find_rivals(self, member):

@@ -14,7 +14,7 @@ expected layout before memory of its claimed size is allocated. Nothing in a fra
 
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -33,7 +33,8 @@ ALIGNMENT = 64  # bytes: programs read arrays at such offsets without a copy
 FLOAT_TYPES = ("float16", "bfloat16", "float32", "float64")
 # integers: compressed messages, and masked ones
 NUMBER_TYPES = (*FLOAT_TYPES, "uint8", "uint16", "uint32", "uint64")
-WIRE_NAMES = {"consensus_step": "talk"}  # fields whose name in headers differs
+# Fields whose name in headers differs.
+WIRE_NAMES = {"consensus_step": "talk", "first": "from", "vote": "word"}
 
 
 Frame = bytes | bytearray | memoryview  # never modified
@@ -75,16 +76,6 @@ class Envelope(NamedTuple):
     run: str
     sender: int
     round: int
-    consensus_step: int = 0
-
-
-class MessageRequest(NamedTuple):
-    """Request for the message of `round`; the caller never needs one before `durable`."""
-
-    run: str
-    sender: int
-    round: int
-    durable: int
     consensus_step: int = 0
 
 
@@ -170,38 +161,7 @@ def decode(
     return arrays
 
 
-def encode_rollback_notice(envelope: Envelope) -> Frame:
-    """Encode the notice that the sender rolled back and will never send this message."""
-    return pack({"kind": "gone", **_wire_fields(envelope)})
-
-
-def encode_request(request: MessageRequest, kind: str = "ask") -> Frame:
-    """Encode a request: "ask" for a message, "follow" for it and all later ones.
-
-    "word" requests the edge vote; "kept" requests nothing and reports what is durable; "position"
-    reports how many exchanges the agent has finished, and requests the same.
-    """
-    return pack({"kind": kind, **_wire_fields(request)})
-
-
-@refuse_unreadable(FrameError, "a request that cannot be read")
-def decode_request(header: Mapping[str, Any]) -> MessageRequest:
-    """Decode the request in a header."""
-    names = [WIRE_NAMES.get(name, name) for name in MessageRequest._fields]
-    _check_fields(header, ["kind", *names])
-    if header["kind"] not in ("ask", "follow", "word", "kept", "position"):
-        raise FrameError(f"a request for {_shorten(header['kind'])}, which is unknown here")
-    request = MessageRequest(*(header[name] for name in names))
-    if not isinstance(request.run, str) or any(type(number) is not int for number in request[1:]):
-        raise FrameError("a request needs the digest of a run and whole numbers")
-    if not 0 <= request.durable <= request.round < 2**31 or not 0 <= request.consensus_step < 2**31:
-        raise FrameError(
-            f"a request for round {request.round}, kept up to {request.durable}: no such one"
-        )
-    return request
-
-
-def _wire_fields(identity: Envelope | MessageRequest) -> dict[str, Any]:
+def _wire_fields(identity: Envelope) -> dict[str, Any]:
     """Return the fields of a header that identify a message."""
     return {WIRE_NAMES.get(name, name): value for name, value in identity._asdict().items()}
 
@@ -249,15 +209,16 @@ def unpack(frame: Frame, max_bytes: int) -> tuple[dict[str, Any], memoryview]:
 
 @refuse_unreadable(FrameError, "a header that cannot be read")
 def _check_header(header: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    _check_fields(header, expected)
+    check_fields(header, expected)
     for name, value in expected.items():
         if type(header[name]) is not type(value) or header[name] != value:
-            raise FrameError(f"{name} is {_shorten(header[name])} where {_shorten(value)} belongs")
+            raise FrameError(f"{name} is {shorten(header[name])} where {shorten(value)} belongs")
 
 
-def _check_fields(header: Mapping[str, Any], expected: Any) -> None:
+def check_fields(header: Mapping[str, Any], expected: Iterable[str]) -> None:
+    """Raise `FrameError` unless the header has exactly these fields."""
     if set(header) != set(expected):
-        raise FrameError(f"a header with the fields {_shorten(sorted(map(str, header)))}")
+        raise FrameError(f"a header with the fields {shorten(sorted(map(str, header)))}")
 
 
 def _check_finite(arrays: Sequence[np.ndarray]) -> None:
@@ -279,6 +240,7 @@ def _little_endian(array: np.ndarray) -> np.ndarray:
     return array if np.little_endian else array.byteswap()
 
 
-def _shorten(value: Any) -> str:
+def shorten(value: Any) -> str:
+    """Return the value as short text."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

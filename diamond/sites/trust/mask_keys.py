@@ -25,13 +25,19 @@ from ..identity.credentials import Credentials
 from ..memory.site_checkpoint import OtherRun
 from ..rounds.client import NeighbourClient, gather_or_cancel
 from ..transport.errors import Refused
+from ..transport.messages import (
+    AllKeysAnswer,
+    AllKeysRequest,
+    KeyRequest,
+    OwnKeyAnswer,
+    OwnKeyRequest,
+)
 from ..transport.timeouts import retry_until_answered
-from ..transport.wire_format import MAX_REQUEST_BYTES, Frame, FrameError, pack, unpack
+from ..transport.wire_format import Frame, FrameError
 from .signed_records import sign_record, verify_record
 
 KEY_FILE = "masks.json"
 CONTEXT = b"diamond: key of masked sums\0"
-OWN_KEY, ALL_KEYS = "mask key", "mask keys"  # kinds of requests
 KEY_BYTES, CIPHER_BYTES = 32, 16
 MAX_NEIGHBOURS = 60  # of a site: their signed keys fit in the header of a frame
 
@@ -138,15 +144,14 @@ class MaskKeys:
             )
         return [[j, record] for j, record in self.records.items() if j != asker]
 
-    def answer_request(self, sender: int, header: Mapping[str, Any]) -> Frame | None:
+    def answer_request(self, request: KeyRequest) -> Frame | None:
         """Return the answer to a neighbour's request for keys; None if it does not exist yet."""
-        public_key = header.get("key")
-        if header.get("run") != self.run or not isinstance(public_key, bytes):
+        if request.run != self.run:
             raise Refused("a request for keys of masked sums of another run")
-        if header.get("kind") == OWN_KEY:
-            return pack({"kind": OWN_KEY, "record": self.record}) if self.record else None
-        records = self.passed_records(sender, public_key)
-        return None if records is None else pack({"kind": ALL_KEYS, "records": records})
+        if isinstance(request, OwnKeyRequest):
+            return OwnKeyAnswer(self.record).encode() if self.record else None
+        records = self.passed_records(request.sender, request.key)
+        return None if records is None else AllKeysAnswer(records).encode()
 
     @property
     def public_key(self) -> bytes:
@@ -226,14 +231,12 @@ async def agree_on_keys(keys: MaskKeys, client: NeighbourClient) -> None:
     """Fetch the keys of all neighbours of all neighbours."""
 
     async def fetch_own_key(j: int) -> None:
-        await _request(
-            client, j, keys, OWN_KEY, lambda fields: keys.add_record(j, fields["record"])
-        )
+        read = lambda answer: keys.add_record(j, OwnKeyAnswer.read(answer).record)
+        await _request(client, j, keys, OwnKeyRequest, read)
 
     async def fetch_all_keys(j: int) -> None:
-        await _request(
-            client, j, keys, ALL_KEYS, lambda fields: keys.add_group(j, fields["records"])
-        )
+        read = lambda answer: keys.add_group(j, AllKeysAnswer.read(answer).records)
+        await _request(client, j, keys, AllKeysRequest, read)
 
     await gather_or_cancel(fetch_own_key(j) for j in keys.groups)
     client.service.notify_waiting()
@@ -244,18 +247,18 @@ async def _request(
     client: NeighbourClient,
     j: int,
     keys: MaskKeys,
-    kind: str,
-    read: Callable[[dict[str, Any]], None],
+    kind: type[KeyRequest],
+    read: Callable[[Frame], None],
 ) -> None:
     """Read the answer of neighbour j, once it has one that can be read."""
-    header = {"kind": kind, "sender": keys.agent, "run": keys.run, "key": keys.public_key}
+    request = kind(keys.agent, keys.run, keys.public_key).encode()
 
     async def attempt() -> bool | None:
-        answer = await client.transport.send_request(j, pack(header))
+        answer = await client.transport.send_request(j, request)
         if not answer:
             return None
         with refuse_unreadable(FrameError, "an answer without keys of masked sums", Refused):
-            read(unpack(answer, MAX_REQUEST_BYTES)[0])
+            read(answer)
         return True
 
     with client.neighbour_status[j].mark_awaited():
