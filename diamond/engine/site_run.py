@@ -25,12 +25,13 @@ from ..sites.identity.roster import BadBundle, Bundle, load_bundle
 from ..sites.identity.roster_acceptance import RosterAcceptance, roster_epochs
 from ..sites.memory.sent_record import record_path
 from ..sites.memory.site_run_folder import SiteRunFolder
+from ..sites.rounds.agent_setup import LocalMeasure
 from ..sites.rounds.epoch_run import EpochRun, make_epoch_node
 from ..sites.rounds.node import MissingPolicy, Node
 from ..sites.rounds.overview import StatusCollector
 from ..sites.rounds.resource_estimate import estimate_resources
 from ..sites.rounds.round_progress import AgentProgress
-from ..sites.rounds.site_agent import Agent, LocalMeasure
+from ..sites.rounds.site_agent import Agent
 from ..sites.transport.metrics_endpoint import serve_metrics
 from ..sites.transport.operator_queries import LOOPBACK, publish_operator_address
 from ..sites.transport.rpc import RpcClient

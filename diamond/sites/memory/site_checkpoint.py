@@ -140,12 +140,8 @@ def _read_progress(saved: checkpoint.Checkpoint, start: AgentProgress) -> AgentP
 
 
 def load_round(folder: Path, round: int, start: AgentProgress) -> AgentProgress:
-    """Load state and costs of the checkpoint of one round; for runs that never roll back."""
-    saved = checkpoint.load(folder / STATE_FOLDER, round)
-    like = _SavedArrays(start.state, start.spent, start.channel_states)
-    state, spent, _ = pytrees.from_named_leaves(like, saved.arrays)
-    estimates = resolved_values.from_json(saved.notes["found"])
-    return start._replace(t=round, state=state, spent=spent, estimates=estimates)
+    """Load the progress in the checkpoint of one round."""
+    return _read_progress(checkpoint.load(folder / STATE_FOLDER, round), start)
 
 
 def _log_damage(damage: list[str], consequence: str) -> None:

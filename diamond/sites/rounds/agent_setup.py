@@ -1,7 +1,7 @@
 """Fixed data of one agent: its problem, its sources, and the exchanges of a round."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,8 @@ from .channel_codec import make_channel_codec
 from .round_progress import AgentProgress, rollback_state, split_into_exchanges
 
 MAX_LOCAL_ROUNDS = 100  # rounds between states for rollbacks, `loss_monitor.SAVE_EVERY`
+LocalMeasure = Literal["exact", "cheap"]
+CONTINUES = "rounds continue without absent sites"
 CONSENSUS_BITS = 20  # of the consensus steps of one round
 
 
@@ -54,6 +56,7 @@ class AgentSetup:
         self.has_epochs = epoch is not None
         self.earlier_bytes = 0  # sent before the first round, to other neighbours
         _check(problem, network, number, self.members)
+        self.measure: LocalMeasure = "exact" if problem.has_lower_solution else "cheap"
         problem = problem.for_agent(number)
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +10,9 @@ import numpy as np
 
 from ...auto import loss_monitor
 from ...core import cost_counter, pytrees
-from ...core.sampling import ExchangeId, Sampling
-from ...interface.round_interface import Algorithm, Message
-from ...network import Network
-from ...network.membership_epochs import Epoch
+from ...core.sampling import ExchangeId
+from ...interface.round_interface import Message
 from ...network.mixing.masked_mixer import FixedPointMessage
-from ...problem import Problem
 from ...schedules.deferred import (
     Consensus,
     ResolutionContext,
@@ -28,7 +25,6 @@ from .agent_programs import ComputeKey, FinishKey, LocalResult
 from .agent_setup import AgentSetup
 from .round_progress import AgentProgress, rollback_state
 
-LocalMeasure = Literal["exact", "cheap"]
 MEAN_SOURCE = -1  # in place of a neighbour's number: the exact mean
 
 
@@ -42,24 +38,11 @@ class Agent(AgentSetup):
     the first round is that of the epoch. `missing` is that of the `Node`.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        network: Network,
-        algorithm: Algorithm,
-        number: int,
-        seed: int = 0,
-        sampling: Sampling = "blocks",
-        epoch: Epoch | None = None,
-        missing: str = "wait",
-    ):
-        super().__init__(problem, network, algorithm, number, seed, sampling, epoch, missing)
-        self.measure: LocalMeasure = "exact" if problem.has_lower_solution else "cheap"
-        self.distances: tuple[np.ndarray, np.ndarray] | None = None  # see `split_observations`
-        self._flat_algorithm: tuple[Any, Any, Any] = None, None, None  # with leaves, structure
-        self._precomputed: tuple[Any, Any, Any] = None, None, None  # algorithm, state, next message
-        self._last_sent: tuple[Any, Any] = None, None  # last message, on host and device
-        self._last_masked: tuple[Any, Any] = None, None  # last message, in fixed point
+    distances: tuple[np.ndarray, np.ndarray] | None = None  # see `split_observations`
+    _flat_algorithm: tuple[Any, Any, Any] = None, None, None  # with leaves, structure
+    _precomputed: tuple[Any, Any, Any] = None, None, None  # algorithm, state, next message
+    _last_sent: tuple[Any, Any] = None, None  # last message, on host and device
+    _last_masked: tuple[Any, Any] = None, None  # last message, in fixed point
 
     def resolve_deferred(self, progress: AgentProgress, consensus: Consensus) -> AgentProgress:
         """Estimate the numbers that the algorithm leaves open, at the agent's current point."""

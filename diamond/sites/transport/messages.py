@@ -8,7 +8,7 @@ requests. Messages of rounds, which have arrays, are encoded by `wire_format.enc
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self, dataclass_transform, get_args
 
 from ...core.parsing import refuse_unreadable
 from .wire_format import (
@@ -29,11 +29,19 @@ QUERY_BYTES, MAX_QUERY_SECONDS = 16, 30.0  # of a query of all statuses
 MAX_NUMBER = 2**31  # of exchanges and of consensus steps
 
 
+@dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Message:
-    """Message of one kind; fields that are None are left out."""
+    """Message of one kind; every subclass is a frozen dataclass.
 
-    kind: ClassVar[str]
+    Fields that are None are left out of the header.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        cls.kind = kind
+        dataclass(frozen=True)(cls)
 
     def encode(self) -> Frame:
         """Encode the message as a frame."""
@@ -65,55 +73,42 @@ class Message:
         """Raise `FrameError` if a field has the right type and an impossible value."""
 
 
-@dataclass(frozen=True)
-class Opening(Message):
+class Opening(Message, kind="open"):
     """First packet of a connection: the caller's roster, and the number of its process.
 
     With `answers`, the caller also answers requests on this connection.
     """
 
-    kind = "open"
     roster: Any = None
     instance: Any = None
     answers: Any = None
 
 
-@dataclass(frozen=True)
-class Ping(Message):
+class Ping(Message, kind="ping"):
     """Request for a sign of life."""
 
-    kind = "ping"
     sender: int
 
 
-@dataclass(frozen=True)
-class Pong(Message):
+class Pong(Message, kind="ping"):
     """Answer to a `Ping`."""
 
-    kind = "ping"
 
-
-@dataclass(frozen=True)
-class StatusQuery(Message):
+class StatusQuery(Message, kind="status"):
     """Request for the status of one site."""
 
-    kind = "status"
     sender: int
 
 
-@dataclass(frozen=True)
-class StopRequest(Message):
+class StopRequest(Message, kind="stop"):
     """Request of the site's own operator to stop after the round."""
 
-    kind = "stop"
     sender: int
 
 
-@dataclass(frozen=True)
-class StatusAnswer(Message):
+class StatusAnswer(Message, kind="status"):
     """Status of a site as plain data; `neighbour_status.validate_status` decodes it."""
 
-    kind = "status"
     status: dict[str, Any]
 
     def encode(self) -> Frame:
@@ -121,22 +116,17 @@ class StatusAnswer(Message):
         return pack({"kind": self.kind, **self.status})
 
 
-@dataclass(frozen=True)
-class StopAnswer(StatusAnswer):
+class StopAnswer(StatusAnswer, kind="stop"):
     """Status of a site that is asked to stop."""
 
-    kind = "stop"
 
-
-@dataclass(frozen=True)
-class Greeting(Message):
+class Greeting(Message, kind="hello"):
     """Digests of what the sender runs, by part.
 
     A site that runs wants answers `within` so many seconds, and receipts of its messages from
     `first`, (exchange, consensus step), on. A test of the connection sends neither.
     """
 
-    kind = "hello"
     sender: int
     parts: Any
     within: float | None = None
@@ -153,46 +143,38 @@ class Greeting(Message):
             check_place(self.first)
 
 
-@dataclass(frozen=True)
-class GreetingAnswer(Message):
+class GreetingAnswer(Message, kind="hello"):
     """Exchanges that the sender will not compute again, and that it keeps for the caller.
 
     `receipts` are those of the caller's messages; `more` if there are others.
     """
 
-    kind = "hello"
     durable: int = 0
     kept: int = 0
     receipts: Any = None
     more: Any = None
 
 
-@dataclass(frozen=True)
-class RosterOffer(Message):
+class RosterOffer(Message, kind="roster"):
     """Compressed roster that the authority has signed."""
 
-    kind = "roster"
     sender: int
     roster: bytes
     signature: bytes
 
 
-@dataclass(frozen=True)
-class RosterAnswer(Message):
+class RosterAnswer(Message, kind="roster"):
     """Version of the sender's roster; with a refusal of an older one, the roster itself."""
 
-    kind = "roster"
     version: int
     refused: str | None = None
     roster: bytes | None = None
     signature: bytes | None = None
 
 
-@dataclass(frozen=True)
-class OverviewQuery(Message):
+class OverviewQuery(Message, kind="overview"):
     """Request for the statuses of all sites at most `hops` edges further, within `seconds`."""
 
-    kind = "overview"
     sender: int
     query: bytes  # random number
     seconds: float
@@ -204,11 +186,9 @@ class OverviewQuery(Message):
             raise FrameError("a query without its random number or its limits")
 
 
-@dataclass(frozen=True)
-class OverviewAnswer(Message):
+class OverviewAnswer(Message, kind="overview"):
     """Signed statuses of sites."""
 
-    kind = "overview"
     records: Any
 
     def check(self) -> None:
@@ -218,7 +198,6 @@ class OverviewAnswer(Message):
             raise FrameError("an answer without statuses")
 
 
-@dataclass(frozen=True)
 class KeyRequest(Message):
     """Request for keys of masked sums, with the sender's public key in that run."""
 
@@ -227,37 +206,26 @@ class KeyRequest(Message):
     key: bytes
 
 
-@dataclass(frozen=True)
-class OwnKeyRequest(KeyRequest):
+class OwnKeyRequest(KeyRequest, kind="mask key"):
     """Request for the receiver's own signed key."""
 
-    kind = "mask key"
 
-
-@dataclass(frozen=True)
-class AllKeysRequest(KeyRequest):
+class AllKeysRequest(KeyRequest, kind="mask keys"):
     """Request for the signed keys of the receiver's other neighbours."""
 
-    kind = "mask keys"
 
-
-@dataclass(frozen=True)
-class OwnKeyAnswer(Message):
+class OwnKeyAnswer(Message, kind="mask key"):
     """Signed public key of the sender."""
 
-    kind = "mask key"
     record: bytes
 
 
-@dataclass(frozen=True)
-class AllKeysAnswer(Message):
+class AllKeysAnswer(Message, kind="mask keys"):
     """Signed public keys of the sender's neighbours: pairs of a number and a record."""
 
-    kind = "mask keys"
     records: Any
 
 
-@dataclass(frozen=True)
 class RoundRequest(Message):
     """Request about exchange `round`; the caller never needs one before `durable`.
 
@@ -287,57 +255,38 @@ class RoundRequest(Message):
             )
 
 
-@dataclass(frozen=True)
-class MessageRequest(RoundRequest):
+class MessageRequest(RoundRequest, kind="ask"):
     """Request for the message of an exchange."""
 
-    kind = "ask"
 
-
-@dataclass(frozen=True)
-class SubscriptionRequest(RoundRequest):
+class SubscriptionRequest(RoundRequest, kind="follow"):
     """Request for the message of an exchange and for all later ones."""
 
-    kind = "follow"
 
-
-@dataclass(frozen=True)
-class VoteRequest(RoundRequest):
+class VoteRequest(RoundRequest, kind="word"):
     """Request for the vote on the edge in an exchange."""
 
-    kind = "word"
 
-
-@dataclass(frozen=True)
-class DurableReport(RoundRequest):
+class DurableReport(RoundRequest, kind="kept"):
     """Report of what is durable at the sender; there is no answer."""
 
-    kind = "kept"
 
-
-@dataclass(frozen=True)
-class PositionReport(RoundRequest):
+class PositionReport(RoundRequest, kind="position"):
     """Report how many exchanges the sender has finished; the answer is the same of the receiver."""
 
-    kind = "position"
 
-
-@dataclass(frozen=True)
-class RollbackNotice(Message):
+class RollbackNotice(Message, kind="gone"):
     """Notice that the sender rolled back and will never send this message."""
 
-    kind = "gone"
     run: str
     sender: int
     round: int
     consensus_step: int = 0
 
 
-@dataclass(frozen=True)
-class Vote(Message):
+class Vote(Message, kind="word"):
     """Vote on an edge, empty if there is none yet; if it is down, for all rounds before `until`."""
 
-    kind = "word"
     vote: str
     until: int = 0
 

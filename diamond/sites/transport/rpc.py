@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..identity.credentials import Credentials, as_credentials
 from ..identity.roster import Bundle, Member
@@ -32,16 +32,11 @@ from .subscription import Subscription
 from .timeouts import RETRY_PAUSES, Timeouts
 from .wire_format import MAX_REQUEST_BYTES, Frame
 
+if TYPE_CHECKING:
+    from .server import Server
+
 ERRORS = {RUN_FAILED: RunFailed, RUN_MISMATCH: RunMismatch, REFUSED: Refused}
 OnRequest = Callable[[int, int, memoryview], None]  # handles a packet with a request
-
-
-class AnsweringEnd(Protocol):
-    """Server of this site, as far as it answers on connections that the site has dialed."""
-
-    def answer_on(self, packets: PacketStream, member: Member) -> OnRequest:
-        """Return the handler of requests of `member` on a connection dialed by this site."""
-        ...
 
 
 class RpcClient:
@@ -62,7 +57,7 @@ class RpcClient:
     ):
         self.instance, self.has_rival = instance, False
         self.credentials = as_credentials(bundle)
-        self.answering_end: AnsweringEnd | None = None
+        self.answering_end: Server | None = None
         self._kept_connected: set[int] = set()  # neighbours with a task of `shared_connections`
         self._settings = max_bytes, timeouts, own_address or ""
         self._connections: dict[int, RpcConnection] = {}

@@ -7,14 +7,13 @@ refused; if it is silent, its process is dead, and the newcomer takes its place.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from cryptography import x509
 
 from ..identity.roster import Member
 from . import wire_format
-from .audit import Audit
 from .errors import OutdatedRoster, Refused, RunFailed, RunMismatch
 from .messages import Opening
 from .packet_stream import (
@@ -35,6 +34,9 @@ from .subscription import MAX_QUEUED, Publisher
 from .tls import peer_identity
 from .wire_format import MAX_REQUEST_BYTES, Frame, FrameError
 
+if TYPE_CHECKING:
+    from .server import Server
+
 ERROR_CODES: dict[type[Exception], int] = {
     OutdatedRoster: OUTDATED_ROSTER,
     RunFailed: RUN_FAILED,
@@ -46,40 +48,6 @@ PROBE_SECONDS = 3.0  # in which a process that lives answers a probe
 MAX_INSTANCE_BYTES = 16
 
 
-class SessionServer(Protocol):
-    """Interface of the server for its connections."""
-
-    audit: Audit
-
-    def start_task(self, work: Awaitable[Any]) -> "asyncio.Task[Any]":
-        """Start a task that ends with the server at the latest."""
-        ...
-
-    def find_member(self, certificate: x509.Certificate, roster_version: int) -> Member:
-        """Return the holder of this certificate with that roster; or raise `Refused`."""
-        ...
-
-    def find_rivals(self, session: "Session", member: Member) -> "list[Session]":
-        """Return the sessions of other processes of the member."""
-        ...
-
-    def add_session(self, session: "Session") -> None:
-        """Count the connection of a member."""
-
-    def attach_client(self, session: "Session") -> None:
-        """Ask the member on its connection, if it cannot be dialed."""
-
-    def admits_request(self, session: "Session") -> bool:
-        """Return whether one more request may start."""
-        ...
-
-    def limit_unread(self, session: "Session") -> None:
-        """Bound the unread responses."""
-
-    async def answer_request(self, session: "Session", number: int, request: Frame) -> None:
-        """Answer one request."""
-
-
 class Session:
     """One connection to the server, unauthenticated until its first packet is read.
 
@@ -89,7 +57,7 @@ class Session:
 
     def __init__(
         self,
-        server: SessionServer,
+        server: "Server",
         address: str,
         expected: int | None = None,
         packets: PacketStream | None = None,
