@@ -151,6 +151,13 @@ def set_files_aside(path: Path) -> list[Path]:
     return renamed
 
 
+def set_aside(path: Path) -> Path:
+    """Rename a damaged file to an unused name, and return that name."""
+    aside = unused_path(path)
+    path.rename(aside)
+    return aside
+
+
 def unused_path(path: Path) -> Path:
     """Return the first of `path`.damaged-1, -2, ... that does not exist."""
     number = 1

@@ -11,12 +11,14 @@ from diamond.records import checkpoint
 from diamond.records.folder_writer import Writer
 from diamond.records.manifest import RunOrigin
 from diamond.sites.memory import site_checkpoint
-from diamond.sites.memory.edge_journal import DOWN, LENGTH, UP, DamagedJournal, EdgeJournal
+from diamond.sites.memory.edge_journal import DamagedJournal, EdgeJournal
+from diamond.sites.memory.frame_log import LENGTH
 from diamond.sites.memory.outbox import Outbox
 from diamond.sites.memory.site_checkpoint import OtherRun
 from diamond.sites.memory.site_run_folder import SiteRunFolder
 from diamond.sites.rounds.node import Node
 from diamond.sites.transport.in_process_transport import InProcessNetwork
+from diamond.sites.transport.messages import DOWN, UP
 
 
 def written(folder, rounds=6):

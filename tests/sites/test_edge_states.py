@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diamond.sites.identity.handshake import compute_digests, describe_differences
-from diamond.sites.memory.edge_journal import DOWN, UP, YES, EdgeJournal, VoteLog
+from diamond.sites.memory.edge_journal import EdgeJournal, VoteLog
 from diamond.sites.transport import wire_format
+from diamond.sites.transport.messages import DOWN, UP, YES
 
 
 def run_and_check(scenario):

@@ -10,7 +10,8 @@ import pytest
 from site_faults import NAMES, ROUNDS, VICTIM, Trial, run_trial
 
 from diamond.records import checkpoint
-from diamond.sites.memory.edge_journal import DOWN, UP, EdgeJournal
+from diamond.sites.memory.edge_journal import EdgeJournal
+from diamond.sites.transport.messages import DOWN, UP
 
 pytestmark = pytest.mark.slow
 

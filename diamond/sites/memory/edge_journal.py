@@ -11,7 +11,6 @@ all sites a simulation repeats the run (`recorded_network`).
 
 import json
 import os
-import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,13 +23,13 @@ from ...records import checkpoint
 from ..transport import wire_format
 from ..transport.messages import DOWN, UP, YES
 from ..transport.wire_format import Frame, FrameError
+from .frame_log import LogEntry, append_entries, encode_entry, is_torn, read_entries
 from .outbox import NEVER
 from .site_checkpoint import STATE_FOLDER
 
 SKIP = "skip"  # the agent itself takes no part in the exchange
 OWN = -1  # key of the agent's own skips among the votes
 HISTORY_FILE = "history"  # votes that no agent needs any more
-LENGTH = struct.Struct("<Q")
 REMEDY = "restore it from a copy, or start again at every site"
 
 
@@ -167,8 +166,8 @@ class EdgeJournal:
         for number, path in enumerate(paths):
             entries = _read_entries(path, last=path == paths[-1])
             with refuse_unreadable(DamagedJournal, f"{path} is damaged: {REMEDY}"):
-                for header, content in entries:
-                    self._apply(header, content, t, first=number == 0)
+                for entry in entries:
+                    self._apply(entry.header, bytes(entry.content), t, first=number == 0)
         if paths:
             self._stream = paths[-1].open("ab")
 
@@ -178,8 +177,9 @@ class EdgeJournal:
         path = self._history_path()
         entries = _read_entries(path, last=True) if path and path.exists() else []
         with refuse_unreadable(DamagedJournal, f"{path} is damaged: {REMEDY}"):
-            for header, content in entries:
-                for j, runs in json.loads(content).items() if header["run"] == self.run else ():
+            of_run = [e.content for e in entries if e.header["run"] == self.run]
+            for content in of_run:
+                for j, runs in json.loads(bytes(content)).items():
                     votes[int(j)] |= {t: v for first, end, v in runs for t in range(first, end)}
         for j, log in self.votes.items():
             first = log.runs[0][0] if log.runs else log.end
@@ -214,9 +214,7 @@ class EdgeJournal:
             return
         if self._stream is None:
             self._stream = _create_file(self.folder / f"{0:010d}.log", b"")
-        self._stream.write(entry)
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
+        append_entries(self._stream, entry)
 
     def _history_path(self) -> Path | None:
         return self.folder / HISTORY_FILE if self.folder is not None else None
@@ -226,9 +224,7 @@ class EdgeJournal:
         assert path is not None
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as stream:
-            stream.write(entry)
-            stream.flush()
-            os.fsync(stream.fileno())
+            append_entries(stream, entry)
 
 
 def _create_file(path: Path, head: bytes) -> BinaryIO:
@@ -239,60 +235,24 @@ def _create_file(path: Path, head: bytes) -> BinaryIO:
 
 
 def _encode_entry(header: dict[str, Any], content: Frame) -> bytes:
-    packed = wire_format.pack(header, content)
-    return LENGTH.pack(len(packed)) + packed
+    return b"".join(encode_entry(wire_format.pack(header, content)))
 
 
-def _read_entries(path: Path, last: bool) -> list[tuple[dict[str, Any], bytes]]:
-    """Return the complete entries of a file; cut a torn entry off the end of the `last` one.
-
-    A torn entry never took effect. Other unreadable entries did, so they are not skipped.
-    """
-    content, start, entries = path.read_bytes(), 0, []
-    while start < len(content):
-        entry = _decode_entry(content, start)
-        if entry is None:
-            if not last or not _is_torn(content, start):
-                raise DamagedJournal(
-                    f"{path} is damaged at byte {start}, and its records of the rounds after that "
-                    f"may have been acted on: {REMEDY}"
-                )
-            os.truncate(path, start)
-            break
-        header, rest, start = entry
-        entries.append((header, rest))
-    return entries
-
-
-def _decode_entry(content: bytes, start: int) -> tuple[dict[str, Any], bytes, int] | None:
-    """Return the entry that starts there, and its end; None if it is incomplete."""
-    begin = start + LENGTH.size
-    if begin > len(content):
-        return None
-    (length,) = LENGTH.unpack_from(content, start)
+def _read_entries(path: Path, last: bool) -> list[LogEntry]:
+    """Read the entries of a file; an interrupted append at the end of the last file is dropped."""
+    content, entries = path.read_bytes(), list[LogEntry]()
     try:
-        header, rest = wire_format.unpack(content[begin : begin + length], len(content))
+        for entry in read_entries(content):
+            entries.append(entry)
     except FrameError:
-        return None
-    return header, bytes(rest), begin + length
-
-
-def _is_torn(content: bytes, start: int) -> bool:
-    """Return whether an interrupted append leaves these bytes: cut short, or trailing zeros.
-
-    If a valid entry follows, the append was not interrupted.
-    """
-    place = content.find(wire_format.MAGIC, start + LENGTH.size + 1)
-    while place >= 0:
-        if _decode_entry(content, place - LENGTH.size):
-            return False
-        place = content.find(wire_format.MAGIC, place + 1)
-    rest = content[start:]
-    if len(rest) < LENGTH.size or not any(rest):
-        return True
-    (length,) = LENGTH.unpack_from(rest)
-    cut = length > len(rest) - LENGTH.size
-    return cut or not any(rest[-wire_format.TRAILER.size :])
+        start = entries[-1].end if entries else 0
+        if not last or not is_torn(content, start):
+            raise DamagedJournal(
+                f"{path} is damaged at byte {start}, and its records of the rounds after that "
+                f"may have been acted on: {REMEDY}"
+            ) from None
+        os.truncate(path, start)
+    return entries
 
 
 def recorded_network(network: Network, folders: Sequence[Path], exchanges: int = 1) -> Network:

@@ -5,8 +5,6 @@ removed once no neighbour may request its messages and no kept checkpoint ends i
 holds only the messages since the last checkpoint.
 """
 
-import os
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,12 +14,11 @@ import numpy as np
 from ...core.parsing import refuse_unreadable
 from ...records import checkpoint
 from ...records.checkpoint import DamagedCheckpoint
-from ...records.folder_recovery import unused_path
-from ..transport import wire_format
-from ..transport.audit import LOG
+from ...records.folder_recovery import set_aside
+from ..transport.audit import log_event
 from ..transport.wire_format import FrameError
+from .frame_log import encode_entry, read_entries
 
-LENGTH = struct.Struct("<Q")
 MessageKey = tuple[int, int]  # round and consensus step
 
 
@@ -44,11 +41,11 @@ def save(
     unsaved = {
         key: content for key, content in frames.items() if not isinstance(content, StoredMessage)
     }
-    path, chunks, locations, start = _file(folder, round), [], {}, 0
+    path, chunks, locations, end = _file(folder, round), list[Any](), {}, 0
     for key, content in unsaved.items():
-        chunks += [LENGTH.pack(len(content)), content]
-        locations[key] = StoredMessage(path, start + LENGTH.size, len(content))
-        start += LENGTH.size + len(content)
+        chunks += (parts := encode_entry(content))
+        end += sum(map(len, parts))
+        locations[key] = StoredMessage(path, end - len(content), len(content))
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint.replace_file(path, *chunks)
     return locations
@@ -86,8 +83,8 @@ def load(
             if int(stem) == round:
                 raise DamagedCheckpoint(f"{path}: not what was written ({cause})") from None
             if path.exists():  # else it was removed, since nobody needs it
-                os.rename(path, unused_path(path))
-                LOG.warning(f"{path} is damaged ({cause}): no neighbour can be set back so far")
+                set_aside(path)
+                log_event(f"{path} is damaged ({cause})", "no neighbour can be set back so far")
     return locations, is_complete
 
 
@@ -105,18 +102,10 @@ def _file(folder: Path, round: int) -> Path:
 @refuse_unreadable(FrameError, "not what was written", OSError)
 def _read(path: Path, run: str) -> dict[MessageKey, StoredMessage]:
     """Read every message of a file, by round and consensus step, and verify it."""
-    content, start, locations = path.read_bytes(), 0, {}
-    view = memoryview(content)
-    while start < len(content):
-        if start + LENGTH.size > len(content):
-            raise FrameError("cut short")
-        (length,) = LENGTH.unpack_from(content, start)
-        start += LENGTH.size
-        if start + length > len(content):
-            raise FrameError("cut short")
-        header, _ = wire_format.unpack(view[start : start + length], len(content))
-        if header.get("run") != run:
+    locations = {}
+    for entry in read_entries(path.read_bytes()):
+        if entry.header.get("run") != run:
             raise FrameError("of another run")
-        locations[header["round"], header["talk"]] = StoredMessage(path, start, length)
-        start += length
+        key = entry.header["round"], entry.header["talk"]
+        locations[key] = StoredMessage(path, entry.start, entry.end - entry.start)
     return locations

@@ -1,7 +1,6 @@
 """Checkpoints of an agent, from which it resumes after a crash."""
 
 import json
-import os
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +10,9 @@ from ...core import pytrees
 from ...core.parsing import refuse_unreadable
 from ...records import checkpoint, resolved_values
 from ...records.checkpoint import DamagedCheckpoint
-from ...records.folder_recovery import unused_path
+from ...records.folder_recovery import set_aside
 from ..rounds.round_progress import AgentProgress, RollbackState
-from ..transport.audit import LOG
+from ..transport.audit import log_event
 from . import message_store
 from .message_store import MessageKey, StoredMessage
 from .outbox import Outbox
@@ -92,13 +91,8 @@ def restore(
                     if RECEIPTS in saved.arrays:  # the first release wrote none
                         outbox.receipts.restore(saved.arrays[RECEIPTS])
         except DamagedCheckpoint as error:
-            moved = [
-                (file, unused_path(file)) for file in checkpoint.checkpoint_files(states, round)
-            ]
-            for file, aside in moved:
-                if file.exists():
-                    os.rename(file, aside)
-            names = ", ".join(aside.name for _, aside in moved if aside.exists())
+            files = checkpoint.checkpoint_files(states, round)
+            names = ", ".join(set_aside(file).name for file in files if file.exists())
             damage.append(f"{error}; moved aside as {names}")
             continue
         if not is_of_run:
@@ -146,7 +140,7 @@ def load_round(folder: Path, round: int, start: AgentProgress) -> AgentProgress:
 
 def _log_damage(damage: list[str], consequence: str) -> None:
     for description in damage:
-        LOG.warning(f"{description}: {consequence}")
+        log_event(description, consequence)
 
 
 def _rollback_states(start: AgentProgress, notes: Any, arrays: Any) -> dict[str, RollbackState]:
@@ -182,10 +176,8 @@ def load_finished(folder: Path, run: str) -> set[int]:
             document = json.loads(path.read_bytes())
             return {int(j) for j in document["neighbours"]} if document["run"] == run else set()
     except DamagedCheckpoint as cause:
-        aside = unused_path(path)
-        os.rename(path, aside)
-        LOG.warning(
-            f"{path} is damaged ({cause}) and moved aside as {aside.name}: neighbours that have "
-            f"finished must be started again to confirm it"
+        log_event(
+            f"{path} is damaged ({cause}) and moved aside as {set_aside(path).name}",
+            "neighbours that have finished must be started again to confirm it",
         )
         return set()

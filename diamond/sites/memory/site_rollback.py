@@ -2,12 +2,11 @@
 
 If the objective has risen (`auto/loss_monitor.py`), all agents know it at the same check. If x or y
 of an agent have outgrown the start, all know it in the next multiple of `SAVE_EVERY` rounds, after
-which all send their sizes. If x or y of an agent are no longer finite, the agent cannot send
-its next message: it leaves, and answers requests with the rollback notice
-(`encode_rollback_notice`). Whoever receives the notice leaves too, at the same exchange each time,
-since earlier messages are still available. Then all communicate, at an exchange of the clock that
-no round has, the first round in which any agent diverged, and the sizes of x and y in the states
-kept until then.
+which all send their sizes. If x or y of an agent are no longer finite, the agent cannot send its
+next message: it leaves, and answers requests with a `RollbackNotice`. Whoever receives the notice
+leaves too, at the same exchange each time, since earlier messages are still available. Then all
+communicate, at an exchange of the clock that no round has, the first round in which any agent
+diverged, and the sizes of x and y in the states kept until then.
 
 The clock continues `span` rounds later, so that a message of a repeated round has its own name;
 storing, requesting and discarding messages work as always.

@@ -1,7 +1,6 @@
 """Run folder of a site, with the measures that the site can compute alone."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +11,7 @@ from ...interface.traffic import count_traffic
 from ...metrics.divergence import cause_of_nonfinite, nonfinite_measures
 from ...metrics.link_costs import LinkCosts
 from ...privacy.ledger import BudgetExhausted
-from ...records.folder_recovery import last_round, read_manifest, unused_path
+from ...records.folder_recovery import last_round, read_manifest, set_aside, unused_path
 from ...records.folder_writer import Writer
 from ...records.manifest import RunOrigin, current_time, initial_manifest
 from ...records.solution import entry_names, summarize_x
@@ -23,7 +22,7 @@ from ..rounds.local_measures import bytes_by_neighbour, measure_agent, messages_
 from ..rounds.node import Node
 from ..rounds.round_progress import AgentProgress
 from ..rounds.shutdown import Halted
-from ..transport.audit import LOG
+from ..transport.audit import log_event
 from ..transport.errors import RunFailed
 
 TIME_COLUMNS = ("seconds", "waited")  # of rounds, and of waiting for neighbours
@@ -104,7 +103,7 @@ class SiteRunFolder:
             self.wall = manifest.get("wall_seconds", 0.0)
         lines, due = self._drop_after(progress.t), progress.t - progress.t % self.node.every
         if not begins and last_round(lines) < due:
-            LOG.warning(f"{self.writer.metrics.path} lacks round {due}: {LOST_MEASUREMENTS}")
+            log_event(f"{self.writer.metrics.path} lacks round {due}", LOST_MEASUREMENTS)
         if lines:
             self.earlier_seconds = {name: lines[-1][name] for name in TIME_COLUMNS}
 
@@ -114,7 +113,7 @@ class SiteRunFolder:
         copy = unused_path(path)
         lines = self.writer.drop_after(round)
         if not is_intact:
-            LOG.warning(f"{path} has damaged lines; a copy is in {copy.name}: {LOST_MEASUREMENTS}")
+            log_event(f"{path} has damaged lines; a copy is in {copy.name}", LOST_MEASUREMENTS)
         self.entries = [{k: v for k, v in line.items() if k != "agents"} for line in lines]
         return lines
 
@@ -123,13 +122,10 @@ class SiteRunFolder:
         path = self.writer.path / "manifest.json"
         manifest, error = read_manifest(path)
         if error:
-            aside = unused_path(path)
-            os.rename(path, aside)
-            LOG.warning(
-                f"{path} is damaged ({error}) and moved aside as {aside.name}; a new one is written"
-            )
+            event = f"{path} is damaged ({error}) and moved aside as {set_aside(path).name}"
+            log_event(event, "a new one is written")
         elif not manifest and clock:
-            LOG.warning(f"{path} is missing and written again: when the run began is not known")
+            log_event(f"{path} is missing and written again", "when the run began is not known")
         return manifest
 
     @contextmanager

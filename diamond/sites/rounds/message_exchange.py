@@ -18,7 +18,7 @@ from ..memory.epoch_entry import EpochEntry
 from ..memory.sent_record import SentRecord, frame_tag
 from ..memory.site_rollback import MEAN_STEP, MESSAGE_STEPS, TOTAL_STEP, RunClock
 from ..transport import wire_format
-from ..transport.audit import LOG
+from ..transport.audit import log_event
 from ..transport.errors import RunFailed
 from ..transport.wire_format import Envelope, Frame, FrameError, Layout
 from ..transport.worker_thread import BlockingRunner
@@ -161,7 +161,7 @@ class ExchangeRunner:
 
     async def _resume_after_rollback(self, progress: AgentProgress, message: str) -> AgentProgress:
         """Continue after the rollback."""
-        LOG.warning(f"{self.name}: {message}")
+        log_event(self.name, message)
         self.service.record_rollback(self.agent.tick(progress))
         return await self._resolve(progress)
 

@@ -1,7 +1,8 @@
-"""Log of refused connections and misbehaving neighbours.
+"""Log of a site, of lines "source: event": its own events, and those of neighbours and strangers.
 
-A flood must not fill the disk: for each address a few lines per minute are written, then the number
-of omitted ones. Foreign text becomes one line without control codes, of bounded length.
+A flood from outside must not fill the disk: for each address a few lines per minute are written,
+then the number of omitted ones. Foreign text becomes one line without control codes, of bounded
+length.
 """
 
 import logging
@@ -15,9 +16,17 @@ MAX_LINES, WINDOW_SECONDS = 20, 60.0  # lines per source in this time
 MAX_SOURCES = 1000  # counted at a time
 
 
+def log_event(source: object, event: object) -> None:
+    """Log an event of this site itself, in full."""
+    LOG.warning(f"{source}: {event}")
+
+
 @dataclass
 class Audit:
-    """Rate-limited log; `counts` has the number of events by source."""
+    """Rate-limited log of refused connections and misbehaving neighbours.
+
+    `counts` has the number of events by source.
+    """
 
     write_line: Callable[[str], None] = LOG.warning
     clock: Callable[[], float] = time.monotonic
