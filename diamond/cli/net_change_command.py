@@ -33,8 +33,8 @@ def change(
         from ..config.federation_file import load
         from ..config.validation_errors import BadExperiment, Mistake, value_errors_as_mistakes
         from ..core.exclusions import check_combination
+        from ..sites.identity.certificate_authority import change_members
         from ..sites.identity.roster import load_roster
-        from ..sites.identity.roster_signing import change_members
 
         federation, old = load(file), load_roster(folder)
         terms = federation.terms()

@@ -33,8 +33,7 @@ def relay(
 ) -> None:
     """Forward the encrypted connections of sites that accept none; the relay cannot read them."""
     with report_site_errors():
-        from ..sites.transport.relay import RelayLimits
-        from ..sites.transport.relay_server import run_relay
+        from ..sites.transport.relay import RelayLimits, run_relay
 
         limits = RelayLimits(edges, 1e6 * megabytes, 1e9 * gigabytes)
         with suppress(KeyboardInterrupt):  # nothing is lost: sites dial again

@@ -18,7 +18,7 @@ from diamond.cli.net_progress import show_site_progress
 from diamond.cli.net_status_commands import _format_answer, _print_overview
 from diamond.records.write_check import DiskFull
 from diamond.sites.identity import roster
-from diamond.sites.rounds.neighbour_status import NeighbourStatus
+from diamond.sites.rounds.node_status import NeighbourStatus
 from diamond.sites.transport.errors import Refused, RunFailed, RunMismatch
 from diamond.sites.transport.messages import StatusQuery
 from diamond.sites.transport.operator_queries import query_members

@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from diamond.sites.transport.checksum import MIN_BLOCKS, WORDS_PER_BLOCK, checksum
+from diamond.sites.transport.wire_format import MIN_BLOCKS, WORDS_PER_BLOCK, checksum
 
 pytestmark = pytest.mark.quick
 BLOCK = 8 * WORDS_PER_BLOCK

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from parser_fuzzing import PARSERS, RUN, Federation, pack_document
 
-from diamond.sites.rounds.neighbour_status import NeighbourStatus
+from diamond.sites.rounds.node_status import NeighbourStatus
 from diamond.sites.transport import relay_handshake, wire_format
 from diamond.sites.transport.audit import Audit
 from diamond.sites.transport.errors import Refused

@@ -27,8 +27,8 @@ from diamond.records.manifest import RunOrigin
 from diamond.sites.memory.site_run_folder import SiteRunFolder
 from diamond.sites.rounds import warm_restart
 from diamond.sites.rounds.message_exchange import ExchangeRunner
-from diamond.sites.rounds.neighbour_status import validate_status
 from diamond.sites.rounds.node import Node
+from diamond.sites.rounds.node_status import validate_status
 from diamond.sites.transport.in_process_transport import InProcessNetwork, run_inline, run_simulated
 
 LEVELS = ["personal", "common", "none"]

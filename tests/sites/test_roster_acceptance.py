@@ -17,7 +17,11 @@ from typer.testing import CliRunner
 from diamond import cli
 from diamond.network import changing, path, ring
 from diamond.sites.identity import roster
-from diamond.sites.identity.certificate_authority import create_federation, write_bundles
+from diamond.sites.identity.certificate_authority import (
+    change_members,
+    create_federation,
+    write_bundles,
+)
 from diamond.sites.identity.credentials import Credentials
 from diamond.sites.identity.roster import (
     SIGNATURE_ALGORITHM,
@@ -27,7 +31,6 @@ from diamond.sites.identity.roster import (
     load_signed_roster,
 )
 from diamond.sites.identity.roster_acceptance import RosterAcceptance, offer_roster, roster_epochs
-from diamond.sites.identity.roster_signing import change_members
 from diamond.sites.rounds.epoch_run import EpochRun, make_epoch_node
 from diamond.sites.rounds.site_agent import Agent
 from diamond.sites.transport.errors import Refused

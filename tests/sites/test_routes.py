@@ -18,8 +18,7 @@ from diamond.sites.transport import relay as relay_module
 from diamond.sites.transport import relay_handshake
 from diamond.sites.transport.audit import Audit
 from diamond.sites.transport.errors import Refused, Unreachable
-from diamond.sites.transport.relay import BURST_SECONDS, RelayEnd, RelayLimits
-from diamond.sites.transport.relay_server import RelayServer
+from diamond.sites.transport.relay import BURST_SECONDS, RelayEnd, RelayLimits, RelayServer
 from diamond.sites.transport.routes import describe_route, find_route
 from diamond.sites.transport.rpc import RpcClient
 from diamond.sites.transport.server import Server

@@ -9,8 +9,7 @@ from diamond.sites.identity import certificate_authority, roster
 from diamond.sites.identity.credentials import as_credentials
 from diamond.sites.rounds.node import Node
 from diamond.sites.transport.audit import Audit
-from diamond.sites.transport.relay import RelayLimits
-from diamond.sites.transport.relay_server import RelayServer
+from diamond.sites.transport.relay import RelayLimits, RelayServer
 from diamond.sites.transport.rpc import RpcClient
 from diamond.sites.transport.server import Server
 from diamond.sites.transport.wire_format import max_frame_bytes

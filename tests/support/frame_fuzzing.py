@@ -4,8 +4,14 @@ from random import Random
 
 import numpy as np
 
-from diamond.sites.transport.checksum import checksum
-from diamond.sites.transport.wire_format import Envelope, FrameError, decode, encode, layout_of
+from diamond.sites.transport.wire_format import (
+    Envelope,
+    FrameError,
+    checksum,
+    decode,
+    encode,
+    layout_of,
+)
 
 ENVELOPE = Envelope("d1ce" * 8, 3, 7)
 ARRAYS = [np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), np.float64(0.5).reshape(())]

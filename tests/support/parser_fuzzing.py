@@ -20,19 +20,18 @@ import diamond
 from diamond.records import checkpoint
 from diamond.records.checkpoint import DamagedCheckpoint
 from diamond.sites.identity import roster
-from diamond.sites.identity.certificate_authority import create_federation
+from diamond.sites.identity.certificate_authority import change_members, create_federation
 from diamond.sites.identity.credentials import Credentials
 from diamond.sites.identity.handshake import describe_differences
 from diamond.sites.identity.membership import verify_certificate
 from diamond.sites.identity.roster import BadBundle, SignedRoster, load_signed_roster, save_accepted
 from diamond.sites.identity.roster_acceptance import offer_roster, unpack_roster
-from diamond.sites.identity.roster_signing import change_members
 from diamond.sites.memory import message_store
 from diamond.sites.memory.edge_journal import DamagedJournal, EdgeJournal
 from diamond.sites.memory.receipts import Receipts, read_receipts
 from diamond.sites.memory.sent_record import SentRecord
 from diamond.sites.memory.site_checkpoint import FINISHED_FILE, OtherRun, load_finished
-from diamond.sites.rounds.neighbour_status import validate_status
+from diamond.sites.rounds.node_status import validate_status
 from diamond.sites.rounds.overview import new_query, sign_status, verify_status
 from diamond.sites.rounds.service import Service
 from diamond.sites.transport import metrics_endpoint, wire_format

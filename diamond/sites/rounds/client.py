@@ -15,7 +15,7 @@ from ..transport.subscription import Subscription
 from ..transport.timeouts import Timeouts, WaitRecord, retry_until_answered
 from ..transport.wire_format import Envelope, Frame, FrameError, Layout
 from .edge_states import EdgeStates
-from .neighbour_status import NeighbourStatus
+from .node_status import NeighbourStatus
 from .service import Service
 from .site_agent import Agent
 

@@ -35,11 +35,10 @@ from ..transport.wire_format import Frame
 from ..transport.worker_thread import BlockingRunner, BriefWorkRunner
 from . import warm_restart
 from .client import NeighbourClient, Transport
-from .deadline_edges import DeadlineEdges
 from .edge_states import EdgeStates
 from .message_exchange import ExchangeRunner
 from .node_status import describe_node
-from .round_deadline import describe_policy, make_deadline
+from .round_deadline import DeadlineEdges, describe_policy, make_deadline
 from .round_progress import AgentProgress
 from .service import Service
 from .shutdown import Halted, Shutdown

@@ -22,7 +22,7 @@ from ..transport.messages import QUERY_BYTES, OverviewAnswer, OverviewQuery
 from ..transport.wire_format import Frame, FrameError
 from ..trust.signed_records import sign_record, verify_record
 from .client import Transport
-from .neighbour_status import validate_status
+from .node_status import validate_status
 
 MAX_RECORDS, MAX_RECORD_BYTES = 80, 4096  # a response fits in the header of a frame
 MAX_RESPONSE_BYTES = 60_000

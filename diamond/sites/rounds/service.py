@@ -17,8 +17,8 @@ from ..transport.subscription import Publisher
 from ..transport.timeouts import Timeouts
 from ..transport.wire_format import MAX_REQUEST_BYTES, Envelope, Frame, FrameError
 from ..transport.worker_thread import BlockingRunner
-from .deadline_edges import DeadlineEdges
 from .edge_states import EdgeStates
+from .round_deadline import DeadlineEdges
 
 if TYPE_CHECKING:
     from ..trust.message_masks import MessageMasks

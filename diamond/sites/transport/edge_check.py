@@ -11,7 +11,7 @@ from ...metrics.site_status import SiteStatus
 from ..identity.handshake import describe_differences
 from ..identity.roster import Bundle
 from ..rounds.client import gather_or_cancel
-from ..rounds.neighbour_status import validate_status
+from ..rounds.node_status import validate_status
 from .errors import Refused, RunMismatch, Unreachable
 from .messages import Greeting, GreetingAnswer, Ping, Pong, StatusQuery, decode_request
 from .rpc import RpcClient

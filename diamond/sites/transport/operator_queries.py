@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...metrics.site_status import NoStatus, SiteStatus
 from ..identity.roster import Bundle, Member
-from ..rounds.neighbour_status import validate_status
+from ..rounds.node_status import validate_status
 from ..rounds.overview import new_query, read_records, verify_statuses
 from .errors import Refused, Unreachable
 from .messages import OverviewQuery, StatusQuery, StopRequest

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from ..identity.credentials import Credentials, as_credentials
 from ..identity.roster import Bundle, Member
 from .audit import LOG, sanitize_text
-from .dialing import dial
 from .errors import OutdatedRoster, Refused, RunFailed, RunMismatch, Unreachable, describe_error
 from .messages import Opening, Ping
 from .packet_stream import (
@@ -27,7 +26,7 @@ from .packet_stream import (
     RUN_MISMATCH,
     PacketStream,
 )
-from .routes import Route, find_route
+from .routes import Route, dial, find_route
 from .subscription import Subscription
 from .timeouts import RETRY_PAUSES, Timeouts
 from .wire_format import MAX_REQUEST_BYTES, Frame
