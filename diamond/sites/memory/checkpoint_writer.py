@@ -2,34 +2,23 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..rounds.client import NeighbourClient
-from ..rounds.edge_states import EdgeStates
 from ..rounds.round_progress import AgentProgress
-from ..rounds.service import Service
-from ..rounds.site_agent import Agent
-from ..transport.worker_thread import BlockingRunner
 from . import site_checkpoint
 from .outbox import Outbox
 
+if TYPE_CHECKING:
+    from ..rounds.node import Node
+
 
 class CheckpointWriter:
-    """Writer of an agent's checkpoints in `folder`; without a folder, nothing is written."""
+    """Writer of a node's checkpoints in its folder; without a folder, nothing is written."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        run: str,
-        folder: Path | None,
-        service: Service,
-        client: NeighbourClient,
-        edges: EdgeStates | None,
-        run_blocking: BlockingRunner,
-    ):
-        self.agent, self.run, self.folder = agent, run, folder
-        self.service, self.client, self.edges = service, client, edges
-        self.run_blocking = run_blocking
+    def __init__(self, node: "Node"):
+        self.agent, self.run, self.folder = node.agent, node.run_digest, node.folder
+        self.service, self.client, self.edges = node.service, node.client, node.edges
+        self.run_blocking = node.run_blocking
         self._pending: asyncio.Task[None] | None = None
 
     def restore(self) -> AgentProgress:

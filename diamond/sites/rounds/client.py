@@ -1,26 +1,23 @@
 """Requests of an agent to its neighbours, repeated until they are answered."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..memory.receipts import Receipt, read_receipts
-from ..memory.sent_record import SentRecord, frame_tag
+from ..memory.sent_record import frame_tag
 from ..memory.site_checkpoint import OtherRun
-from ..memory.site_rollback import MESSAGE_STEPS, NeighbourRolledBack, RunClock
+from ..memory.site_rollback import MESSAGE_STEPS, NeighbourRolledBack
 from ..transport import messages, wire_format
 from ..transport.errors import Refused, RunMismatch, Unreachable
 from ..transport.messages import RoundRequest
 from ..transport.subscription import Subscription
-from ..transport.timeouts import Timeouts, WaitRecord, retry_until_answered
+from ..transport.timeouts import WaitRecord, retry_until_answered
 from ..transport.wire_format import Envelope, Frame, FrameError, Layout
 from .edge_states import EdgeStates
 from .node_status import NeighbourStatus
-from .service import Service
-from .site_agent import Agent
 
 if TYPE_CHECKING:
-    from ..trust.signed_messages import SignedMessages
+    from .node import Node
 
 MAX_NOTICE_BYTES = 1024  # a rollback notice is shorter
 
@@ -59,25 +56,16 @@ class Transport(Protocol):
 
 
 class NeighbourClient:
-    """Client of all neighbours of an agent; `Service` is the other side.
+    """Client of all neighbours of a node; `Service` is the other side.
 
     `wait_records` has the waiting time for each neighbour, `neighbour_status` its last message.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        digests: Mapping[str, str],
-        transport: Transport,
-        timeouts: Timeouts,
-        service: Service,
-        clock: RunClock,
-        sent: SentRecord,
-        signatures: "SignedMessages | None" = None,
-    ):
-        self.agent, self.digests, self.transport = agent, digests, transport
-        self.timeouts, self.service, self.last_tick = timeouts, service, service.last_tick
-        self.clock, self.sent, self.signatures = clock, sent, signatures
+    def __init__(self, node: "Node"):
+        agent, self.digests, self.transport = node.agent, node.digests, node.transport
+        self.agent, self.timeouts, self.service = agent, node.timeouts, node.service
+        self.last_tick, self.clock = node.last_tick, node.clock
+        self.sent, self.signatures = node.sent, node.signatures
         self.first_tick = 0  # first tick of this session
         self.wait_records = {j: WaitRecord() for j in agent.neighbours}
         self.neighbour_status = {j: NeighbourStatus() for j in agent.neighbours}

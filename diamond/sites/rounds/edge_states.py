@@ -42,18 +42,9 @@ from typing import Any, TypeVar
 from ..identity.site_names import NO_NAMES, SiteNames, site_name
 from ..memory.edge_journal import EdgeJournal
 from ..memory.outbox import NEVER
+from ..transport import messages
 from ..transport.errors import Refused, Unreachable
-from ..transport.messages import (
-    DOWN,
-    MAX_VOTE_BYTES,
-    STUCK,
-    UP,
-    YES,
-    MessageRequest,
-    RoundRequest,
-    Vote,
-    VoteRequest,
-)
+from ..transport.messages import DOWN, MAX_VOTE_BYTES, STUCK, UP, YES, RoundRequest, Vote
 from ..transport.timeouts import RETRY_PAUSES, Timeouts, WaitRecord, retry_until_answered
 from ..transport.wire_format import Frame, FrameError, NotFinite
 from ..transport.worker_thread import BlockingRunner
@@ -155,7 +146,7 @@ class EdgeStates:
     async def answer_request(self, request: RoundRequest) -> Frame | None:
         """Return the answer to j about the edge in that round; None if it is not settled yet."""
         j, t = request.sender, request.round
-        leads, wants_vote = self.agent < j, isinstance(request, VoteRequest)
+        leads, wants_vote = self.agent < j, isinstance(request, messages.VoteRequest)
         if wants_vote and not leads and self._received_round.get(j) == t:
             await self._commit_vote(j, t, YES)
         vote = self.journal.edge_vote(j, t)
@@ -196,7 +187,7 @@ class EdgeStates:
         """Return j's message, encoded and decoded; raises `NeighbourAbsent` if the edge is down."""
 
         async def attempt() -> tuple[Frame, list[Any]] | None:
-            answer = await self.request(j, MessageRequest, t)
+            answer = await self.request(j, messages.MessageRequest, t)
             if len(answer) > MAX_VOTE_BYTES:
                 return answer, self._decode_or_skip(j, t, answer)
             self._check_vote(j, t, Vote.read(answer))
@@ -223,7 +214,7 @@ class EdgeStates:
         good = YES if self.agent < j else UP
 
         async def attempt() -> bool | None:
-            answer = Vote.read(await self.request(j, VoteRequest, t))
+            answer = Vote.read(await self.request(j, messages.VoteRequest, t))
             self._check_vote(j, t, answer)
             return True if answer.vote == good else None
 

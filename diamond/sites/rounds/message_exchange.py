@@ -10,60 +10,38 @@ from ...auto import loss_monitor
 from ...core.exclusions import check_combination
 from ...hardware.program_cache import compile_once
 from ...network.mixing.fixed_point import LimitExceeded
-from ...privacy.ledger import PrivacyLedger
 from ...privacy.private_runs import PrivacyRefusal
 from ..identity.site_names import replace_agent_numbers
 from ..memory import site_rollback
 from ..memory.epoch_entry import EpochEntry
-from ..memory.sent_record import SentRecord, frame_tag
-from ..memory.site_rollback import MEAN_STEP, MESSAGE_STEPS, TOTAL_STEP, RunClock
+from ..memory.sent_record import frame_tag
+from ..memory.site_rollback import MEAN_STEP, MESSAGE_STEPS, TOTAL_STEP
 from ..transport import wire_format
 from ..transport.audit import log_event
 from ..transport.errors import RunFailed
 from ..transport.wire_format import Envelope, Frame, FrameError, Layout
-from ..transport.worker_thread import BlockingRunner
 from ..trust.outlier_detection import OutlierDetector
 from . import warm_restart
 from .agent_programs import LocalResult
-from .client import NeighbourClient, gather_or_cancel
-from .edge_states import EdgeStates
+from .client import gather_or_cancel
 from .max_consensus import MaxConsensus, NotAgreed
-from .round_deadline import RoundDeadline
 from .round_progress import AgentProgress
-from .service import Service
-from .site_agent import MEAN_SOURCE, Agent
+from .site_agent import MEAN_SOURCE
 from .warm_restart import RestartPoint
 
 if TYPE_CHECKING:
-    from ..trust.message_masks import MessageMasks
-    from ..trust.signed_messages import SignedMessages
+    from .node import Node
 
 
 class ExchangeRunner:
-    """Exchanges of an agent with all neighbours; `edges` if rounds continue without absent ones."""
+    """Exchanges of the agent of a node with all neighbours."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        run: str,
-        service: Service,
-        client: NeighbourClient,
-        edges: EdgeStates | None,
-        run_blocking: BlockingRunner,
-        name: str,
-        clock: RunClock,
-        sent: SentRecord,
-        round_deadline: RoundDeadline | None = None,
-        ledger: PrivacyLedger | None = None,
-        signatures: "SignedMessages | None" = None,
-        masks: "MessageMasks | None" = None,
-    ):
-        self.round_deadline = round_deadline
-        self.agent, self.run, self.service, self.client = agent, run, service, client
-        self.edges, self.run_blocking, self.name, self.clock = edges, run_blocking, name, clock
-        self.ledger = ledger  # of spent privacy, if messages are private
-        self.sent, self.signatures = sent, signatures
-        self.masks = masks  # if messages are masked
+    def __init__(self, node: "Node"):
+        agent, service = self.agent, self.service = node.agent, node.service
+        self.run, self.name, self.clock = node.run_digest, node.name, node.clock
+        self.client, self.edges, self.round_deadline = node.client, node.edges, node.round_deadline
+        self.run_blocking, self.sent = node.run_blocking, node.sent
+        self.ledger, self.signatures, self.masks = node.ledger, node.signatures, node.masks
         sources, own_index = agent.sources, agent.sources.index(agent.number)
         names = [service.site_name(j) for j in sources]
         self.outlier_detector = OutlierDetector(sources, own_index, names, service.audit)

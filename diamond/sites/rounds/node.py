@@ -117,8 +117,7 @@ class Node:
             _remedy(self.sign is not None, self.agent.masked is not None),
         )
         self.signatures = self.service.signatures = self.sign(self) if self.sign else None
-        fixed = self.agent, self.digests, self.transport, self.timeouts, self.service
-        self.client = NeighbourClient(*fixed, self.clock, self.sent, self.signatures)
+        self.client = NeighbourClient(self)
         self.wait_records = self.client.wait_records
         self.neighbour_status = self.client.neighbour_status
         self.seconds = 0.0  # of rounds, and of waiting for background work
@@ -135,22 +134,9 @@ class Node:
             self.edges, self.agent, self.deadline, self.run_blocking
         )
         self.masks = self.service.masks = self._make_masks(start) if self.agent.masked else None
-        peers = self.service, self.client, self.edges, self.run_blocking
         terms = ledger_terms(self.agent.algorithm, self.agent.problem)
         self.ledger = None if terms is None else open_ledger(self.ledger_folder, self.folder, terms)
-        self.exchange_runner = ExchangeRunner(
-            self.agent,
-            self.run_digest,
-            *peers,
-            self.name,
-            self.clock,
-            self.sent,
-            self.round_deadline,
-            self.ledger,
-            self.signatures,
-            self.masks,
-        )
-        self.checkpoints = CheckpointWriter(self.agent, self.run_digest, self.folder, *peers)
+        self.exchange_runner, self.checkpoints = ExchangeRunner(self), CheckpointWriter(self)
 
     @property
     def name(self) -> str:

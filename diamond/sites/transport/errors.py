@@ -4,7 +4,15 @@ import socket
 import ssl
 
 from .audit import sanitize_text
-from .packet_stream import PacketTooLong
+from .packet_stream import (
+    MAX_REFUSAL_BYTES,
+    OUTDATED_ROSTER,
+    REFUSED,
+    RUN_FAILED,
+    RUN_MISMATCH,
+    UNREADABLE,
+    PacketTooLong,
+)
 
 
 class Unreachable(ConnectionError):
@@ -27,7 +35,32 @@ class RunFailed(Refused):
     """Error: the run of a neighbour has failed for good, and so the whole run."""
 
 
+# Codes of the packets that carry errors: a packet with another error is unreadable.
+ERROR_CODES: dict[type[Exception], int] = {
+    OutdatedRoster: OUTDATED_ROSTER,
+    RunFailed: RUN_FAILED,
+    RunMismatch: RUN_MISMATCH,
+    Refused: REFUSED,
+}
 WRONG_KEY = "its key is not the one in the roster"
+
+
+def encode_error(error: Exception) -> tuple[int, bytes]:
+    """Return code and body of the packet with an error."""
+    codes = (code for kind, code in ERROR_CODES.items() if isinstance(error, kind))
+    return next(codes, UNREADABLE), str(error).encode()[:MAX_REFUSAL_BYTES]
+
+
+def decode_error(code: int, body: memoryview) -> Exception:
+    """Return the error in a packet; what may be over soon is `Unreachable`."""
+    reason = sanitize_text(bytes(body).decode(errors="replace"))
+    kinds = {known: kind for kind, known in ERROR_CODES.items()}
+    error = kinds.get(code, Unreachable)(reason)
+    if not isinstance(error, OutdatedRoster):
+        return error
+    unreachable = Unreachable(reason)
+    unreachable.__cause__ = error
+    return unreachable
 
 
 def describe_error(cause: BaseException) -> str:

@@ -13,19 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..identity.credentials import Credentials, as_credentials
 from ..identity.roster import Bundle, Member
-from .audit import LOG, sanitize_text
-from .errors import OutdatedRoster, Refused, RunFailed, RunMismatch, Unreachable, describe_error
+from .audit import LOG
+from .errors import Refused, Unreachable, decode_error, describe_error
 from .messages import Opening, Ping
-from .packet_stream import (
-    OUTDATED_ROSTER,
-    PROBE,
-    REFUSED,
-    REQUEST,
-    RESPONSE,
-    RUN_FAILED,
-    RUN_MISMATCH,
-    PacketStream,
-)
+from .packet_stream import PROBE, REQUEST, RESPONSE, PacketStream
 from .routes import Route, dial, find_route
 from .subscription import Subscription
 from .timeouts import RETRY_PAUSES, Timeouts
@@ -34,7 +25,6 @@ from .wire_format import MAX_REQUEST_BYTES, Frame
 if TYPE_CHECKING:
     from .server import Server
 
-ERRORS = {RUN_FAILED: RunFailed, RUN_MISMATCH: RunMismatch, REFUSED: Refused}
 OnRequest = Callable[[int, int, memoryview], None]  # handles a packet with a request
 
 
@@ -259,10 +249,7 @@ class RpcConnection:
     def _read(self, code: int, body: memoryview) -> Any:
         if code == RESPONSE:
             return body
-        reason = sanitize_text(bytes(body).decode(errors="replace"))
-        if code in ERRORS:
-            raise ERRORS[code](reason)
-        raise Unreachable(reason) from (OutdatedRoster(reason) if code == OUTDATED_ROSTER else None)
+        raise decode_error(code, body)
 
     def _on_packet(self, number: int, code: int, body: memoryview) -> None:
         if code == PROBE:
@@ -295,8 +282,8 @@ class RpcConnection:
     ) -> None:
         """Handle a packet of the subscription."""
         if code != RESPONSE:
-            reason = sanitize_text(bytes(body).decode(errors="replace"))
-            subscription.end(ERRORS[code](reason) if code in ERRORS else None)
+            error = decode_error(code, body)
+            subscription.end(error if isinstance(error, Refused) else None)
         elif not subscription.receive(body) and self._packets is not None:
             self._packets.abort(ConnectionAbortedError("more messages than there can be"))
 

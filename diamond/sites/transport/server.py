@@ -22,14 +22,14 @@ from ..identity.membership import find_holder, find_neighbour
 from ..identity.roster import Bundle, Member
 from .admission import AUTHENTICATION_SECONDS, AdmissionQueue
 from .audit import Audit
-from .errors import Refused, describe_admission_failure
-from .packet_stream import MAX_REFUSAL_BYTES, RESPONSE, UNREADABLE, PacketStream
+from .errors import Refused, describe_admission_failure, encode_error
+from .packet_stream import RESPONSE, UNREADABLE, PacketStream
 from .relay import RelayHub
 from .relay_handshake import MAGIC as RELAY_MAGIC
 from .relay_handshake import accept_through_relay
 from .routes import find_route
 from .rpc import OnRequest, RpcClient
-from .session import ERROR_CODES, GRACE_SECONDS, Session
+from .session import GRACE_SECONDS, Session
 from .sockets import accept_connections, open_listening_sockets, peek_byte
 from .subscription import Publisher
 from .tls import peer_identity
@@ -292,11 +292,11 @@ class Server:
             code, body = RESPONSE, response
         except Refused as reason:
             self.audit.record_event(session.source, f"refused: {reason}")
-            code, body = ERROR_CODES[type(reason)], str(reason).encode()[:MAX_REFUSAL_BYTES]
+            code, body = encode_error(reason)
         except FrameError as reason:
             if not isinstance(reason, EpochPending):
                 self.audit.record_event(session.source, f"sent what cannot be read: {reason}")
-            code, body = UNREADABLE, str(reason).encode()[:MAX_REFUSAL_BYTES]
+            code, body = encode_error(reason)
         except Exception as cause:  # no request writes a traceback; the neighbour asks again
             failure = f"its request could not be answered ({type(cause).__name__}: {cause})"
             self.audit.record_event(session.source, failure)

@@ -14,18 +14,13 @@ from cryptography import x509
 
 from ..identity.roster import Member
 from . import wire_format
-from .errors import OutdatedRoster, Refused, RunFailed, RunMismatch
+from .errors import Refused, encode_error
 from .messages import Opening
 from .packet_stream import (
     CHUNK_BYTES,
-    MAX_REFUSAL_BYTES,
-    OUTDATED_ROSTER,
     PROBE,
-    REFUSED,
     REQUEST,
     RESPONSE,
-    RUN_FAILED,
-    RUN_MISMATCH,
     UNREADABLE,
     PacketStream,
     PacketTooLong,
@@ -37,12 +32,6 @@ from .wire_format import MAX_REQUEST_BYTES, Frame, FrameError
 if TYPE_CHECKING:
     from .server import Server
 
-ERROR_CODES: dict[type[Exception], int] = {
-    OutdatedRoster: OUTDATED_ROSTER,
-    RunFailed: RUN_FAILED,
-    RunMismatch: RUN_MISMATCH,
-    Refused: REFUSED,
-}
 GRACE_SECONDS = 1.0  # for the other end to read why its connection is closed
 PROBE_SECONDS = 3.0  # in which a process that lives answers a probe
 MAX_INSTANCE_BYTES = 16
@@ -132,7 +121,7 @@ class Session:
         publisher.on_opened()
 
     def _refuse(self, number: int, cause: Refused) -> None:
-        self._push(number, ERROR_CODES[type(cause)], str(cause).encode()[:MAX_REFUSAL_BYTES])
+        self._push(number, *encode_error(cause))
 
     def _push(self, number: int, code: int, content: Frame) -> bool:
         """Send immediately, or after pending messages unless there are too many."""
@@ -200,8 +189,7 @@ class Session:
             accept()
 
     def _reject(self, number: int, reason: Refused | FrameError) -> None:
-        code = ERROR_CODES.get(type(reason), UNREADABLE)
-        self.packets.write_small(number, code, str(reason).encode()[:MAX_REFUSAL_BYTES])
+        self.packets.write_small(number, *encode_error(reason))
         self.authenticated.set_exception(reason)
 
     async def _replace_rivals(

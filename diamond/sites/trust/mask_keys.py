@@ -24,14 +24,9 @@ from ...records import checkpoint
 from ..identity.credentials import Credentials
 from ..memory.site_checkpoint import OtherRun
 from ..rounds.client import NeighbourClient, gather_or_cancel
+from ..transport import messages
 from ..transport.errors import Refused
-from ..transport.messages import (
-    AllKeysAnswer,
-    AllKeysRequest,
-    KeyRequest,
-    OwnKeyAnswer,
-    OwnKeyRequest,
-)
+from ..transport.messages import AllKeysAnswer, KeyRequest, OwnKeyAnswer, OwnKeyRequest
 from ..transport.timeouts import retry_until_answered
 from ..transport.wire_format import Frame, FrameError
 from .signed_records import sign_record, verify_record
@@ -236,7 +231,7 @@ async def agree_on_keys(keys: MaskKeys, client: NeighbourClient) -> None:
 
     async def fetch_all_keys(j: int) -> None:
         read = lambda answer: keys.add_group(j, AllKeysAnswer.read(answer).records)
-        await _request(client, j, keys, AllKeysRequest, read)
+        await _request(client, j, keys, messages.AllKeysRequest, read)
 
     await gather_or_cancel(fetch_own_key(j) for j in keys.groups)
     client.service.notify_waiting()
