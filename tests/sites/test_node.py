@@ -29,7 +29,12 @@ from diamond.sites.rounds.node import Node
 from diamond.sites.rounds.site_agent import Agent
 from diamond.sites.transport.errors import Refused, RunFailed, Unreachable
 from diamond.sites.transport.in_process_transport import InProcessNetwork, run_inline, run_simulated
-from diamond.sites.transport.messages import MessageRequest, RollbackNotice
+from diamond.sites.transport.messages import (
+    Greeting,
+    GreetingAnswer,
+    MessageRequest,
+    RollbackNotice,
+)
 from diamond.sites.transport.timeouts import NeighbourTimeout
 from diamond.sites.transport.wire_format import (
     FrameError,
@@ -229,6 +234,16 @@ def hello(**changes):
 )
 def test_a_request_is_refused_with_its_reason(request_, options, reason):
     assert re.search(reason, refusal(request_, **options))
+
+
+def test_a_running_agent_answers_a_test_that_compares_what_is_run():
+    async def compare():
+        node = Node(
+            team()[1], ROUNDS, InProcessNetwork().transport(1), None, EVERY, LIMITS, run_inline
+        )
+        return await node.answer_request(0, Greeting(0, node.digests).encode())
+
+    assert GreetingAnswer.read(run_simulated(compare())) == GreetingAnswer(0, 0)
 
 
 def test_when_an_agent_diverges_all_stop_and_name_it(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,11 +115,11 @@ class Service:
         self.mismatches.pop(sender, None)
         if greeting.within is not None and greeting.within > 0:
             self._response_limits[sender] = greeting.within
-        if greeting.first is None:
-            raise FrameError("a greeting without the place from which receipts are wanted")
-        receipts, has_more = self.outbox.receipts.page(sender, tuple(greeting.first))
-        first_kept = self.outbox.durable[sender]
-        return messages.GreetingAnswer(self.durable, first_kept, receipts, has_more).encode()
+        answer = messages.GreetingAnswer(self.durable, self.outbox.durable[sender])
+        if greeting.first is not None:
+            receipts, has_more = self.outbox.receipts.page(sender, tuple(greeting.first))
+            answer = replace(answer, receipts=receipts, more=has_more)
+        return answer.encode()
 
     async def _answer_round_request(self, request: RoundRequest) -> Frame | Publisher:
         """Answer a request about an exchange of this run."""
