@@ -366,4 +366,4 @@ def test_the_command_signs_a_change_and_names_mistakes(tmp_path):
     }
     roster = load_bundle(folder / "east").roster
     assert [epoch.members for epoch in roster.epochs] == [(0, 1, 2), (1, 2, 3)]
-    assert roster.is_member(3) and not roster.is_member(0)
+    assert 3 in roster.epochs[-1].members and 0 not in roster.epochs[-1].members

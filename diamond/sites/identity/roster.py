@@ -119,10 +119,6 @@ class Roster:
         """Return the members of round 0."""
         return self.members[: len(self.all_epochs[0].members)]
 
-    def is_member(self, number: int) -> bool:
-        """Return whether that site takes part after the last change."""
-        return not self.epochs or number in self.epochs[-1].members
-
 
 @dataclass(frozen=True)
 class Bundle:

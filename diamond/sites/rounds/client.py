@@ -13,6 +13,7 @@ from ..transport.messages import RoundRequest
 from ..transport.subscription import Subscription
 from ..transport.timeouts import WaitRecord, retry_until_answered
 from ..transport.wire_format import Envelope, Frame, FrameError, Layout
+from ..transport.worker_thread import BackgroundTasks
 from .edge_states import EdgeStates
 from .node_status import NeighbourStatus
 
@@ -70,7 +71,7 @@ class NeighbourClient:
         self.wait_records = {j: WaitRecord() for j in agent.neighbours}
         self.neighbour_status = {j: NeighbourStatus() for j in agent.neighbours}
         self._subscriptions: dict[int, Subscription] = {}
-        self._notices: set[asyncio.Task[None]] = set()
+        self._notices = BackgroundTasks()
 
     async def fetch_message(
         self, j: int, t: int, consensus_step: int = 0, layout: Layout | None = None
@@ -130,9 +131,7 @@ class NeighbourClient:
         """Tell the subscribed neighbours which rounds this agent may request again."""
         for j, subscription in self._subscriptions.items():
             tick = max(subscription.next_tick, self.service.durable)
-            task = asyncio.ensure_future(self._report_durable_to(j, tick))
-            self._notices.add(task)
-            task.add_done_callback(self._notices.discard)
+            self._notices.start(self._report_durable_to(j, tick))
 
     async def _report_durable_to(self, j: int, t: int) -> None:
         try:
@@ -144,8 +143,7 @@ class NeighbourClient:
         """Cancel pending requests."""
         for subscription in self._subscriptions.values():
             subscription.end()
-        for task in self._notices:
-            task.cancel()
+        self._notices.cancel()
 
     async def request_once(
         self, j: int, kind: type[RoundRequest], t: int, consensus_step: int = 0

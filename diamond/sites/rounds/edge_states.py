@@ -37,6 +37,7 @@ restarted to answer.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from ..identity.site_names import NO_NAMES, SiteNames, site_name
@@ -230,25 +231,21 @@ class EdgeStates:
     async def _retry(
         self, attempt: Callable[[], Awaitable[T | None]], description: str, j: int, t: int
     ) -> T:
-        limits = self.timeouts, self.wait_records[j], self._silence_handler(j, t)
+        limits = self.timeouts, self.wait_records[j], partial(self._handle_silence, j, t)
         return await retry_until_answered(attempt, description, *limits)
 
     def _is_bound(self, j: int, t: int) -> bool:
         """Return whether only j can decide the state of the edge."""
         return self.journal.edge_vote(j, t) in (YES, UP)
 
-    def _silence_handler(self, j: int, t: int) -> Callable[[], None]:
-        """Return the handler of j's silence in round t."""
-
-        def handle_silence() -> None:
-            if self._is_bound(j, t):
-                self.stuck.add(j)
-                self.notify_waiting()
-                return
-            self._start_search(j)
-            raise NeighbourAbsent(by_vote=False)
-
-        return handle_silence
+    def _handle_silence(self, j: int, t: int) -> None:
+        """Continue without j, or wait if only j can decide round t."""
+        if self._is_bound(j, t):
+            self.stuck.add(j)
+            self.notify_waiting()
+            return
+        self._start_search(j)
+        raise NeighbourAbsent(by_vote=False)
 
     async def _commit_vote(
         self,

@@ -19,6 +19,7 @@ from ..memory.site_rollback import MEAN_STEP, MESSAGE_STEPS, TOTAL_STEP
 from ..transport import wire_format
 from ..transport.audit import log_event
 from ..transport.errors import RunFailed
+from ..transport.timeouts import loop_time
 from ..transport.wire_format import Envelope, Frame, FrameError, Layout
 from ..trust.outlier_detection import OutlierDetector
 from . import warm_restart
@@ -95,11 +96,11 @@ class ExchangeRunner:
     async def _exchange_arrays(self, t: int, arrays: list[Any], step: int) -> list[list[Any]]:
         """Send arrays to all neighbours, and return theirs."""
         self.publish(t, arrays, step)
-        start, layout = _loop_time(), wire_format.layout_of(arrays)
+        start, layout = loop_time(), wire_format.layout_of(arrays)
         fetch = self.client.fetch_message
         neighbours = self.agent.neighbours
         received = await gather_or_cancel(fetch(j, t, step, layout) for j in neighbours)
-        self.seconds_waited += _loop_time() - start
+        self.seconds_waited += loop_time() - start
         return [message for j, message in zip(neighbours, received) if not self._is_out(j, t)]
 
     async def check_growth(self, progress: AgentProgress) -> None:
@@ -233,7 +234,7 @@ class ExchangeRunner:
         self, t: int, arrays: list[Any], total_step: int, mean_step: int
     ) -> list[Any]:
         """Return the mean of the arrays over all agents, with messages of these steps."""
-        start, layout, fetch = _loop_time(), wire_format.layout_of(arrays), self._fetch_for_mean
+        start, layout, fetch = loop_time(), wire_format.layout_of(arrays), self._fetch_for_mean
         place = self.agent.mean_place
         assert place is not None
         received = await gather_or_cancel(fetch(j, t, total_step, layout) for j in place.children)
@@ -243,7 +244,7 @@ class ExchangeRunner:
             mean = await fetch(place.parent, t, mean_step, layout)
         if place.children:
             self.publish(t, mean, mean_step)
-        self.seconds_waited += _loop_time() - start
+        self.seconds_waited += loop_time() - start
         return mean
 
     async def _fetch_for_mean(self, j: int, t: int, step: int, layout: Layout) -> list[Any]:
@@ -261,7 +262,7 @@ class ExchangeRunner:
     ) -> tuple[AgentProgress, dict[int, list[Any]]]:
         """Run one exchange; requests and early messages are sent first."""
         is_early, own_message = self.agent.sends_before_gradient(exchange), []
-        begin, t = _loop_time(), self.agent.tick(progress, exchange)
+        begin, t = loop_time(), self.agent.tick(progress, exchange)
         if self.round_deadline:
             self.round_deadline.begin_exchange(t)
         if is_early:
@@ -279,7 +280,7 @@ class ExchangeRunner:
             self.spent = local_result.spent
             if not is_early:
                 own_message = await self._publish_outgoing(progress, exchange, local_result)
-            start = _loop_time()
+            start = loop_time()
             if self.round_deadline:
                 responses = await self.round_deadline.collect(requests, t, begin)
             else:
@@ -291,7 +292,7 @@ class ExchangeRunner:
         finally:
             for task in requests.values():
                 task.cancel()
-        self.seconds_waited += _loop_time() - start
+        self.seconds_waited += loop_time() - start
         if self.edges:
             self.service.outbox.drop_unneeded()
         by_neighbour = [
@@ -371,7 +372,3 @@ class ExchangeRunner:
         if message is not None:
             self.client.neighbour_status[j].round = self.clock.round_of(t)
         return message
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()

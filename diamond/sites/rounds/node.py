@@ -30,7 +30,7 @@ from ..memory.site_rollback import NeighbourRolledBack, RunClock, keep_state_if_
 from ..transport.errors import RunFailed
 from ..transport.messages import DOWN
 from ..transport.subscription import Publisher
-from ..transport.timeouts import Timeouts
+from ..transport.timeouts import Timeouts, loop_time
 from ..transport.wire_format import Frame
 from ..transport.worker_thread import BlockingRunner, BriefWorkRunner
 from . import warm_restart
@@ -195,10 +195,10 @@ class Node:
             while progress.t < self.rounds or not await self._all_finished(progress):
                 if self.before_round is not None:
                     await self.shutdown.run_or_halt(self.before_round())
-                start = _loop_time()
+                start = loop_time()
                 progress = await self.shutdown.run_or_halt(self._run_round(progress))
-                self.seconds += _loop_time() - start
-                start = _loop_time()
+                self.seconds += loop_time() - start
+                start = loop_time()
                 self.t, self.progress = progress.t, progress
                 self._end_if_finished(progress)
                 if self._is_due(progress):
@@ -209,7 +209,7 @@ class Node:
                     await asyncio.sleep(0)  # starts the task now
                 elif self.on_round is not None:
                     self.on_round(progress)
-                self.seconds += _loop_time() - start
+                self.seconds += loop_time() - start
                 if self.shutdown.requested:
                     raise Halted
             await self.checkpoints.wait()
@@ -234,23 +234,23 @@ class Node:
 
     async def _start(self, progress: AgentProgress) -> AgentProgress:
         """Greet the neighbours, estimate the numbers left to the run, and compile a round."""
-        start, run_or_halt = _loop_time(), self.shutdown.run_or_halt
+        start, run_or_halt = loop_time(), self.shutdown.run_or_halt
         is_new = progress.clock == self.agent.first_round
         is_restart = is_new and warm_restart.is_warm_restart(self.folder)
         needs_all = is_new and (is_restart or deferred_names(self.agent.algorithm))
         await run_or_halt(self.client.greet_neighbours(None if needs_all else self.edges))
         if self.masks is not None:
             await run_or_halt(self.masks.agree(self.client, self.run_blocking))
-        self.greeting_seconds = _loop_time() - start
+        self.greeting_seconds = loop_time() - start
         if is_new:
-            start = _loop_time()
+            start = loop_time()
             if self.entry is not None:
                 progress = await run_or_halt(self.exchange_runner.begin_epoch(self.entry))
             elif is_restart and self.folder is not None:
                 point = warm_restart.load_point(self.folder, progress.state)
                 progress = await run_or_halt(self.exchange_runner.restart_progress(point))
             progress = await run_or_halt(self.exchange_runner.resolve_deferred(progress))
-            self.seconds += _loop_time() - start
+            self.seconds += loop_time() - start
         self.evaluation_inputs = EvaluationInputs([], self.seconds, self.seconds_waited)
         self.t, self.progress = progress.t, progress
         self.first_round = progress.t
@@ -318,9 +318,9 @@ class Node:
                 local_result = self.agent.compute(progress, exchange)
                 self.agent.outgoing_arrays(progress, exchange, local_result)
 
-        start = _loop_time()
+        start = loop_time()
         await self.run_blocking(compile_once, f"{self.run_digest}-round", compute_round)
-        self.compile_seconds = _loop_time() - start
+        self.compile_seconds = loop_time() - start
         COMPILED_AGENTS.add(self.agent)
 
     def end_after(self, rounds: int) -> None:
@@ -367,7 +367,3 @@ def _remedy(is_signed: bool, is_masked: bool) -> str:
     """Return what helps if a site cannot compute the messages again that it has sent."""
     renew = "renew its keys (`diamond net renew`) and " * is_signed
     return f"{renew}start all sites with {'--restart' if is_signed or is_masked else '--onward'}"
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()

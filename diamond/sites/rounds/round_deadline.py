@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 from ..transport.errors import Refused, Unreachable
 from ..transport.messages import DOWN, PositionReport, RoundRequest, Vote
+from ..transport.timeouts import loop_time
 from ..transport.wire_format import Frame, FrameError
-from ..transport.worker_thread import BlockingRunner, BriefWorkRunner
+from ..transport.worker_thread import BackgroundTasks, BlockingRunner, BriefWorkRunner
 from .edge_states import MAX_DOWN_ROUNDS, EdgeStates
 from .site_agent import Agent
 
@@ -146,7 +147,7 @@ class RoundDeadline:
         self.last_look = 0.0, 0  # time and exchanges of the neighbours at the last round
         self.replay_end = 0  # exchanges before it are repeated as the journal has them
         self.rounds_ahead = FIRST_AHEAD
-        self._notices: set[asyncio.Task[None]] = set()
+        self._notices = BackgroundTasks()
 
     def restore(self, tick: int) -> None:
         """Continue at exchange `tick` with the restored journal."""
@@ -166,9 +167,7 @@ class RoundDeadline:
     def begin_exchange(self, t: int) -> None:
         """Tell late neighbours how far this agent is."""
         for j in list(self.edges.late):
-            task = asyncio.ensure_future(self._exchange_positions(j, t))
-            self._notices.add(task)
-            task.add_done_callback(self._notices.discard)
+            self._notices.start(self._exchange_positions(j, t))
 
     async def _exchange_positions(self, j: int, t: int) -> None:
         try:
@@ -181,15 +180,14 @@ class RoundDeadline:
         self, requests: Mapping[int, "asyncio.Future[Any]"], t: int, start: float
     ) -> dict[int, list[Any] | None]:
         """Return the messages of exchange t that come by the deadline; None for the others."""
-        clock, limit = asyncio.get_running_loop().time, self.seconds
-        computed = clock()
+        limit, computed = self.seconds, loop_time()
         arrivals: dict[int, float] = {}
         for j, task in requests.items():
             task.add_done_callback(partial(_record_time, arrivals, j))
         has_skipped = t > 0 and self.edges.journal.is_skipped(t - 1)
         if has_skipped:
             await _first_message(requests.values())
-        left = None if limit == math.inf else max(start + limit - clock(), GRACE * limit)
+        left = None if limit == math.inf else max(start + limit - loop_time(), GRACE * limit)
         if requests:
             settings: dict[str, Any] = {"return_when": asyncio.FIRST_EXCEPTION}
             await asyncio.wait(requests.values(), timeout=left, **settings)
@@ -243,7 +241,7 @@ class RoundDeadline:
         if first and journal.is_skipped(first - 1):
             return t
         reached = max(self.edges.passed.values(), default=0)
-        (then, before), now = self.last_look, asyncio.get_running_loop().time()
+        (then, before), now = self.last_look, loop_time()
         latest = max(reached, first)
         self.last_look = now, latest
         # Without an early message, the neighbours go on while this agent computes its next one.
@@ -270,8 +268,7 @@ class RoundDeadline:
 
     def close(self) -> None:
         """Cancel pending notices."""
-        for task in self._notices:
-            task.cancel()
+        self._notices.cancel()
 
 
 async def _first_message(tasks: Iterable["asyncio.Future[Any]"]) -> None:
@@ -288,7 +285,7 @@ async def _first_message(tasks: Iterable["asyncio.Future[Any]"]) -> None:
 
 def _record_time(times: dict[int, float], j: int, task: "asyncio.Future[Any]") -> None:
     """Record when the message of j was there."""
-    times[j] = asyncio.get_running_loop().time()
+    times[j] = loop_time()
 
 
 def make_deadline(

@@ -15,7 +15,7 @@ from ..transport.audit import Audit
 from ..transport.errors import Refused, RunFailed, RunMismatch
 from ..transport.messages import STUCK, RoundRequest, Vote
 from ..transport.subscription import Publisher
-from ..transport.timeouts import Timeouts
+from ..transport.timeouts import Timeouts, loop_time
 from ..transport.wire_format import MAX_REQUEST_BYTES, Envelope, Frame, FrameError
 from ..transport.worker_thread import BlockingRunner
 from .edge_states import EdgeStates
@@ -180,7 +180,7 @@ class Service:
         """Answer a request for keys of masked sums; empty if there is no answer for a while."""
         if self.masks is None:
             raise Refused(f"{self.site_name(self.agent)} runs without masked sums")
-        until = asyncio.get_running_loop().time() + self.timeouts.round / 2
+        until = loop_time() + self.timeouts.round / 2
         while (answer := self.masks.keys.answer_request(request)) is None:
             if not await self._wait_for_change(until):
                 return b""
@@ -212,7 +212,7 @@ class Service:
     async def _await_response(self, request: RoundRequest) -> Frame:
         """Return the requested item; wait for half of the response time limit."""
         limit = self._response_limits.get(request.sender, self.timeouts.round)
-        until = asyncio.get_running_loop().time() + min(self.timeouts.round, limit) / 2
+        until = loop_time() + min(self.timeouts.round, limit) / 2
         self.outbox.record_durable(request.sender, request.durable)
         while True:
             if request.durable == self.last_tick:  # which may have become earlier meanwhile

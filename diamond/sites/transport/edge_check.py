@@ -7,13 +7,12 @@ its place, and neighbours without an address can be tested at both ends at the s
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
-from ...metrics.site_status import SiteStatus
 from ..identity.handshake import describe_differences
 from ..identity.roster import Bundle
 from ..rounds.client import gather_or_cancel
-from ..rounds.node_status import validate_status
 from .errors import Refused, RunMismatch, Unreachable
 from .messages import Greeting, GreetingAnswer, Ping, Pong, StatusQuery, decode_request
+from .operator_queries import query_members
 from .rpc import RpcClient
 from .server import Server
 from .timeouts import Timeouts
@@ -32,7 +31,11 @@ async def check_edges(
     """
     number = site.me.number
     request = Greeting(number, dict(digests)) if digests else Ping(number)
-    running = await _query_own_site(site, limits, own_address)
+    running = None
+    if own_address:
+        query = query_members(site, StatusQuery, [site.me], limits.connect, own_address)
+        status = (await query)[site.me.name]
+        running = None if "error" in status else status
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(RpcClient(site, MAX_REQUEST_BYTES, limits))
         if running is None and any(client.route(j).is_shared for j in site.me.neighbours):
@@ -70,17 +73,3 @@ def _answer_test(request: Frame, digests: Mapping[str, str], name: str) -> Frame
             if within is None:  # no greeting of a run, which is not to begin with a test
                 return GreetingAnswer().encode()
     raise FrameError(f"{name} is being tested and does not run")
-
-
-async def _query_own_site(site: Bundle, limits: Timeouts, own_address: str) -> SiteStatus | None:
-    """Return the status of this site's running process; None if it does not run."""
-    if not own_address:
-        return None
-    request = StatusQuery(site.me.number).encode()
-    async with RpcClient(site, MAX_REQUEST_BYTES, limits, own_address) as client:
-        try:
-            response = await client.send_request(site.me.number, request)
-            header, _ = unpack(response, MAX_REQUEST_BYTES)
-            return validate_status(header, len(site.roster.members))
-        except (Refused, Unreachable, FrameError):
-            return None

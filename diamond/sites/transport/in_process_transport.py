@@ -14,6 +14,7 @@ from ..rounds.node import Node
 from .errors import Refused, Unreachable
 from .subscription import Publisher, Subscription
 from .wire_format import Frame, FrameError
+from .worker_thread import BackgroundTasks
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class InProcessNetwork:
     def __init__(self, *faults: Fault, delay: float = 0.001):
         self.nodes: dict[int, Node] = {}
         self.faults, self.delay, self.calls = faults, delay, 0
-        self.subscriptions: set[asyncio.Task[None]] = set()  # active subscriptions
+        self.subscriptions = BackgroundTasks()  # active subscriptions
 
     def transport(self, agent: int) -> "InProcessTransport":
         """Return the transport of `agent`."""
@@ -44,8 +45,7 @@ class InProcessNetwork:
 
     def close(self) -> None:
         """Cancel all subscriptions before the loop closes."""
-        for task in self.subscriptions:
-            task.cancel()
+        self.subscriptions.cancel()
 
     async def deliver(self, hop: Hop, content: Frame) -> Frame:
         """Return what arrives of `content`."""
@@ -74,11 +74,7 @@ class InProcessNetwork:
         self, sender: int, receiver: int, request: Frame, subscription: Subscription
     ) -> None:
         """Start a subscription, whose messages arrive in order."""
-        task = asyncio.ensure_future(
-            self._run_subscription(sender, receiver, request, subscription)
-        )
-        self.subscriptions.add(task)
-        task.add_done_callback(self.subscriptions.discard)
+        self.subscriptions.start(self._run_subscription(sender, receiver, request, subscription))
 
     async def _run_subscription(
         self, sender: int, receiver: int, request: Frame, subscription: Subscription

@@ -33,6 +33,7 @@ from .errors import Refused
 from .relay_handshake import JOINED, RelayRequest, encode_refusal, receive_hello
 from .sockets import accept_connections, enable_keepalive, open_listening_sockets
 from .timeouts import RETRY_PAUSES
+from .worker_thread import BackgroundTasks
 
 MAX_BUFFERED = 2**20  # bytes that one direction may hold
 BURST_SECONDS = 0.25  # of the rate may pass at once
@@ -279,29 +280,22 @@ class RelayServer:
         self.hub = RelayHub(files.ca, files.current, limits, audit)
         self._sockets = open_listening_sockets(address)
         self.port = self._sockets[0].getsockname()[1]
-        self._queue, self._tasks = AdmissionQueue(), set()  # type: AdmissionQueue, set[Any]
+        self._queue, self._tasks = AdmissionQueue(), BackgroundTasks()
 
     async def __aenter__(self) -> "RelayServer":
         for listener in self._sockets:
-            self._start(accept_connections(listener, self.audit, self._on_connection))
+            self._tasks.start(accept_connections(listener, self.audit, self._on_connection))
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        for task in list(self._tasks):
-            task.cancel()
+        self._tasks.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.hub.close()
         for listener in self._sockets:
             listener.close()
 
-    def _start(self, work: Any) -> "asyncio.Task[None]":
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     def _on_connection(self, connection: socket.socket, address: Any) -> None:
-        task = self._start(self.hub.admit(connection, f"{address[0]}:{address[1]}"))
+        task = self._tasks.start(self.hub.admit(connection, f"{address[0]}:{address[1]}"))
         number = self._queue.add(address[0], partial(_cancel, task))
 
         def release(_: object) -> None:

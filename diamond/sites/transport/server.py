@@ -15,10 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from cryptography import x509
-
 from ..identity.credentials import Credentials, as_credentials
-from ..identity.membership import find_holder, find_neighbour
+from ..identity.membership import find_holder
 from ..identity.roster import Bundle, Member
 from .admission import AUTHENTICATION_SECONDS, AdmissionQueue
 from .audit import Audit
@@ -34,6 +32,7 @@ from .sockets import accept_connections, open_listening_sockets, peek_byte
 from .subscription import Publisher
 from .tls import peer_identity
 from .wire_format import EpochPending, Frame, FrameError
+from .worker_thread import BackgroundTasks
 
 RequestHandler = Callable[[int, Frame], Awaitable[Frame | Publisher]]  # of (sender, request)
 MAX_CONNECTIONS = 8  # per neighbour
@@ -59,23 +58,23 @@ class Server:
     ):
         self._credentials = as_credentials(bundle)
         self._handle_request, self.audit = handle_request, audit or Audit()
-        self.admission_queue, self._client, site = AdmissionQueue(), client, self._bundle
+        self.admission_queue, self._client, site = AdmissionQueue(), client, self.bundle
         listen = address or site.me.address
         self._sockets = open_listening_sockets(listen) if listen else []
         self.port = self._sockets[0].getsockname()[1] if listen else 0
         self.sessions: list[Session] = []  # authenticated, in order of arrival
         self._dialing_machines: set[str] = set()  # of neighbours without addresses
         self._awaited: set[int] = set()  # neighbours that a relay leads to this site
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = BackgroundTasks()
         self._accepting: list[asyncio.Task[None]] = []
         self._relay_hub = (
-            RelayHub(site.ca, lambda: self._bundle.roster, audit=self.audit)
+            RelayHub(site.ca, lambda: self.bundle.roster, audit=self.audit)
             if site.me.relay
             else None
         )
 
     @property
-    def _bundle(self) -> Bundle:
+    def bundle(self) -> Bundle:
         """Return the newest credentials of this site."""
         return self._credentials.bundle
 
@@ -98,11 +97,11 @@ class Server:
             return
         for work in self._client.shared_connections():
             self.start_task(work)
-        for member in self._bundle.neighbours:
+        for member in self.bundle.neighbours:
             is_new = member.number not in self._awaited
-            if is_new and find_route(self._bundle, member).kind == "await relay":
+            if is_new and find_route(self.bundle, member).kind == "await relay":
                 self._awaited.add(member.number)
-                for relay in self._bundle.roster.all_relays:
+                for relay in self.bundle.roster.all_relays:
                     on_connection = partial(self._admit_relayed, member.number)
                     route = self._credentials, relay, member.number
                     self.start_task(accept_through_relay(*route, self.audit, on_connection))
@@ -112,7 +111,7 @@ class Server:
         loop = asyncio.get_running_loop()
         while True:
             addresses: set[str] = set()
-            places = {member.address for member in self._bundle.neighbours if member.address}
+            places = {member.address for member in self.bundle.neighbours if member.address}
             for host in {place.rsplit(":", 1)[0].strip("[]") for place in places}:
                 with suppress(OSError):  # an unknown name may resolve at the next lookup
                     resolved = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -133,8 +132,7 @@ class Server:
         replies = [task for session in self.sessions for task in session.replies]
         if replies:
             await asyncio.wait(replies, timeout=GRACE_SECONDS)
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         sessions = list(self.sessions)
         for session in sessions:
             session.packets.close()
@@ -150,10 +148,7 @@ class Server:
 
     def start_task(self, work: Awaitable[Any]) -> "asyncio.Task[Any]":
         """Start a task that ends with the server at the latest."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return self._tasks.start(work)
 
     def _start_admission(self, connection: socket.socket, address: Any) -> None:
         session = Session(self, f"{address[0]}:{address[1]}")
@@ -204,10 +199,6 @@ class Server:
         finally:
             self.admission_queue.remove(number)
 
-    def find_member(self, certificate: x509.Certificate, roster_version: int) -> Member:
-        """Return the holder of this certificate; `roster_version` is the caller's."""
-        return find_neighbour(certificate, self._bundle, roster_version)
-
     def attach_client(self, session: Session) -> None:
         """Ask the member on its connection, if it cannot be dialed."""
         assert session.member is not None
@@ -232,8 +223,8 @@ class Server:
         """Close the connections whose key the new roster no longer accepts."""
         for session in list(self.sessions):
             assert session.certificate is not None
-            if find_holder(session.certificate, self._bundle.roster) is None:
-                self._close(session, f"its key is not in roster {self._bundle.roster.version}")
+            if find_holder(session.certificate, self.bundle.roster) is None:
+                self._close(session, f"its key is not in roster {self.bundle.roster.version}")
 
     def find_rivals(self, session: Session, member: Member) -> list[Session]:
         """Return the sessions of other processes of the member; operators' commands are none."""

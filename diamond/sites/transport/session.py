@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cryptography import x509
 
+from ..identity.membership import find_neighbour
 from ..identity.roster import Member
 from . import wire_format
 from .errors import Refused, encode_error
@@ -164,8 +165,10 @@ class Session:
             certificate, expires = peer_identity(
                 self.packets.transport.get_extra_info("ssl_object")
             )
-            member = self.server.find_member(
-                certificate, opening.roster if isinstance(opening.roster, int) else 0
+            member = find_neighbour(
+                certificate,
+                self.server.bundle,
+                opening.roster if isinstance(opening.roster, int) else 0,
             )
             if self.expected not in (None, member.number):
                 raise Refused(f"{member.name} is not the site that this connection leads to")

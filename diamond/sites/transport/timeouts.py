@@ -34,6 +34,11 @@ class WaitRecord:
     last_error: str = ""  # why the last attempt failed
 
 
+def loop_time() -> float:
+    """Return the time of the running event loop, which may be simulated."""
+    return asyncio.get_running_loop().time()
+
+
 async def retry_until_answered(
     attempt: Callable[[], Awaitable[T | None]],
     description: str,
@@ -46,8 +51,7 @@ async def retry_until_answered(
     The response None requests another attempt. `on_silence` is called whenever there was no
     response for the time limit of one; it raises if that is not acceptable.
     """
-    clock = asyncio.get_running_loop().time
-    start_time, pause = clock(), RETRY_PAUSES[0]
+    start_time, pause = loop_time(), RETRY_PAUSES[0]
     last_response = start_time
     while True:
         record.attempts += 1
@@ -55,26 +59,26 @@ async def retry_until_answered(
             async with asyncio.timeout(timeouts.round):
                 answer = await attempt()
             if answer is not None:
-                record.seconds += clock() - start_time
+                record.seconds += loop_time() - start_time
                 record.last_error = ""
                 return answer
             record.last_error, pause, last_response = (
                 "it is not so far yet",
                 RETRY_PAUSES[0],
-                clock(),
+                loop_time(),
             )
         except TimeoutError:
             record.last_error = f"no answer within {timeouts.round:g} s"
         except (Unreachable, FrameError) as cause:
             record.last_error = str(cause)
-        if on_silence and clock() - last_response >= timeouts.round:
+        if on_silence and loop_time() - last_response >= timeouts.round:
             on_silence()
-        waited = clock() - start_time
+        waited = loop_time() - start_time
         if waited >= timeouts.give_up:
             raise NeighbourTimeout(
                 f"waited {waited:.0f} s for the {description} ({record.last_error}); start this "
                 f"agent again once the other is back, and it continues from its checkpoint"
             )
-        left = last_response + timeouts.round - clock()
+        left = last_response + timeouts.round - loop_time()
         await asyncio.sleep(min(pause, left) if on_silence and left > 0 else pause)
         pause = min(2 * pause, RETRY_PAUSES[1])

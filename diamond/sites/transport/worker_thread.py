@@ -1,4 +1,4 @@
-"""Blocking work beside the messages: on a thread, or inline if it is brief."""
+"""Work beside the messages: background tasks, and blocking work on a thread or inline."""
 
 import asyncio
 import time
@@ -9,6 +9,22 @@ import jax
 
 BlockingRunner = Callable[..., Awaitable[Any]]  # runs a blocking function
 BRIEF_SECONDS = 0.02  # seconds that the event loop may be blocked
+
+
+class BackgroundTasks(set[asyncio.Task[Any]]):
+    """Tasks of one owner that have not ended yet."""
+
+    def start(self, work: Awaitable[Any]) -> asyncio.Task[Any]:
+        """Start a task."""
+        task = asyncio.ensure_future(work)
+        self.add(task)
+        task.add_done_callback(self.discard)
+        return task
+
+    def cancel(self) -> None:
+        """Cancel all tasks, at the end of their owner."""
+        for task in list(self):
+            task.cancel()
 
 
 async def run_in_thread(function: Callable[..., Any], *args: Any) -> Any:
