@@ -107,7 +107,7 @@ class StopRequest(Message, kind="stop"):
 
 
 class StatusAnswer(Message, kind="status"):
-    """Status of a site as plain data; `neighbour_status.validate_status` decodes it."""
+    """Status of a site as plain data; `node_status.validate_status` decodes it."""
 
     status: dict[str, Any]
 
