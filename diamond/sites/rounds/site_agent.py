@@ -35,7 +35,7 @@ class Agent(AgentSetup):
     in the order of the agents, so its trajectory equals the simulated one. A round is a sequence of
     exchanges. Numbers that the algorithm leaves open are estimated from this agent's measurements
     and the maximum over the network. With `epoch`, the agents of the network are its members, and
-    the first round is that of the epoch. `missing` is that of the `Node`.
+    the first round is that of the epoch. Absent neighbours are treated as by the `Node`.
     """
 
     distances: tuple[np.ndarray, np.ndarray] | None = None  # see `split_observations`
