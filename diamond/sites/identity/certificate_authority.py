@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from ...core.exclusions import check_combination
 from ...core.suggestions import did_you_mean
 from ...network import Network
 from ...network.membership_epochs import Epoch, check_epoch
@@ -288,8 +289,6 @@ def _check_terms(old: Roster, last: RosterEpoch, from_round: int) -> None:
             f"from_round = {from_round}: a change comes after round {last.from_round}, from which "
             f"the last roster holds, and before round {rounds}, the end"
         )
-    if old.terms.get("missing", "wait") != "wait" or "privacy" in old.terms:
-        raise ValueError(
-            "members change only in federations with missing = 'wait' and without privacy: rounds "
-            "without absent sites, and a privacy ledger, are of constant members"
-        )
+    continues = old.terms.get("missing", "wait") != "wait"
+    used = {"missing='continue'": continues, "privacy": "privacy" in old.terms}
+    check_combination(used | {"changing members": True}, old.federation, "sites")

@@ -33,7 +33,6 @@ from .round_progress import AgentProgress, rollback_state, split_into_exchanges
 
 MAX_LOCAL_ROUNDS = 100  # rounds between states for rollbacks, `loss_monitor.SAVE_EVERY`
 LocalMeasure = Literal["exact", "cheap"]
-CONTINUES = "rounds continue without absent sites"
 CONSENSUS_BITS = 20  # of the consensus steps of one round
 
 
