@@ -56,6 +56,7 @@ def pilot():
     return advise(quad(), ring(4), batch=4, pilot=20, algorithms=("gt_sgd",))
 
 
+@pytest.mark.wide
 def test_costs_are_extrapolated_to_a_tenth_of_the_end(pilot):
     (prospect,) = pilot.prospects
     assert pilot.target == pytest.approx(prospect.metric / 10)
@@ -100,6 +101,7 @@ def test_a_cost_beyond_what_a_pilot_can_predict_is_said_in_words(capsys):
     assert "inf" not in capsys.readouterr().out
 
 
+@pytest.mark.wide
 def test_noise_is_measured_where_the_run_is(monkeypatch):
     """With penalties exp(x) y^2, h = 0 at y = 0 whatever is drawn; a pilot has left that."""
     random = np.random.default_rng(0)

@@ -21,6 +21,7 @@ from diamond.privacy.accountant import Mechanism, Release, epsilon_after
 RELEASES = 1  # per round: the direction of x; y stays at its site
 
 
+@pytest.mark.wide
 def test_the_forecast_noise_is_that_of_a_run():
     """One round from a start with the noise of all agents: the mean x moves by alpha times it."""
     problem = quad(agents=3)

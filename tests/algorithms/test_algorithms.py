@@ -44,6 +44,7 @@ def test_it_is_a_pytree_of_numbers_that_is_made_without_arguments(name):
 
 
 # Blocks in single precision are in `test_methods`, for every method.
+@pytest.mark.wide
 @pytest.mark.parametrize("dtype, sampling", [("float32", "rows"), ("float64", "blocks")])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_state_and_message_keep_tree_shape_and_type(name, dtype, sampling):
@@ -78,6 +79,7 @@ def test_it_runs_on_nested_trees():
             assert np.abs(one - two[None]).min() > 0  # every number of every agent has moved
 
 
+@pytest.mark.wide(keep=["hessian_free"])
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_every_estimator_works_in_single_precision(name, float32):
     estimator = ESTIMATORS[name]
@@ -110,6 +112,7 @@ def test_interact_takes_no_more_cg_steps_than_y_has_numbers():
     assert same_bits(result.state, exact.state)
 
 
+@pytest.mark.wide
 def test_diamond_comes_closer_with_more_rounds():
     """Noise, eq. (5), decaying steps: Theorem 1's regime."""
     q = quad(noise=0.5)

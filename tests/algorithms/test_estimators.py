@@ -75,6 +75,7 @@ def test_without_noise_momentum_is_the_exact_gradient():
     assert np.abs(state.x).min() > 1e-3  # it did move
 
 
+@pytest.mark.wide
 def test_at_frozen_iterates_the_variance_tends_to_eta_over_2_minus_eta():
     q = quad(noise=1.0)
     eta, gamma, rounds, skip = 0.5, 0.2, 2500, 50

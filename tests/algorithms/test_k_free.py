@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 from fast_compilation import skip_measures
 from helpers import agent_of, final_progress, logistic, quad, ring, sample_of
 
@@ -11,6 +12,7 @@ from diamond import hypergradient as hg
 ONE = diamond.network.path(1)
 
 
+@pytest.mark.wide
 def test_one_agent_is_the_loop_written_by_hand():
     problem, batch, rounds = logistic(agents=1), 3, 6
     alpha, beta, delta, eta, gamma = 0.3, 0.2, 0.15, 0.4, 0.6
@@ -57,6 +59,7 @@ def test_z_becomes_the_solution_and_x_the_minimizer():
     np.testing.assert_allclose(state.z, np.linalg.solve(q.A, f_y[..., None])[..., 0], atol=1e-8)
 
 
+@pytest.mark.wide
 def test_it_costs_three_batches_a_round_whatever_the_conditioning(monkeypatch):
     skip_measures(monkeypatch)
     q = quad(noise=0.5)

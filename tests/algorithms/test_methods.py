@@ -74,6 +74,7 @@ def error(name, network, options=(), rounds=ROUNDS, **about):
 NETWORKS = {"ring": ring(6), "star": diamond.network.star(6)}  # one program: both are dense
 
 
+@pytest.mark.wide(keep=["diamond", "extra", "sparkle"])
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "exact"])
 def test_it_reaches_the_solution_of_agents_that_differ(name):
     errors = {where: error(name, network) for where, network in NETWORKS.items()}
@@ -91,6 +92,7 @@ def test_tracked_algorithms_reach_the_minimizer_to_the_last_digits(name):
     np.testing.assert_allclose(state.y, q.lower_solution(best), atol=1e-12)
 
 
+@pytest.mark.wide(keep=["d_soba", "dsgd"])
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "steps"])
 def test_averaged_only_its_bias_halves_with_the_steps(name):
     steps = {k: GIVEN[k] / 4 for k in ("alpha", "beta", "delta", "theta")}
@@ -103,12 +105,14 @@ def test_averaged_only_its_bias_halves_with_the_steps(name):
     assert ratio == pytest.approx(3 if name == "gossip_dsbo" else 2, rel=0.1)
 
 
+@pytest.mark.wide
 def test_the_bias_of_differentiating_through_steps_shrinks_with_their_number():
     one = diamond.network.complete(1)
     few, more = (error("itd", one, {"inner": n}, agents=1) for n in (5, 20))
     assert 1e-4 < more < 0.3 * few
 
 
+@pytest.mark.wide(keep=["f2sa"])
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "lam"])
 def test_the_bias_of_a_penalty_halves_as_lam_doubles(name):
     weight = "c" if name == "meha" else "lam"
@@ -116,6 +120,7 @@ def test_the_bias_of_a_penalty_halves_as_lam_doubles(name):
     assert 1e-3 < small < 0.1 and large / small == pytest.approx(2, rel=0.2)
 
 
+@pytest.mark.wide
 def test_the_bias_of_bome_shrinks_with_its_steps():
     """lam jumps at the solution, so x and y stay a distance of the order of their steps away."""
     given = dict(delta=0.5, inner=40)
@@ -126,6 +131,7 @@ def test_the_bias_of_bome_shrinks_with_its_steps():
     assert small < 0.02 and small < 0.3 * large
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "elsewhere"])
 def test_inverses_of_ones_own_lead_elsewhere_unless_agents_are_alike(name):
     """The inverse of a mean is not the mean of inverses; MDBO and VRDBO are exact for one g."""
@@ -152,11 +158,13 @@ def among_alike(name):
 ALONE = [name for name in METHODS if kind(name) == "steps" and level(name) == "personal"]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", [name for name in ALONE if name != "itd"])
 def test_among_agents_that_are_alike_nothing_is_left_of_that_bias(name):
     assert among_alike(name) < 1e-6
 
 
+@pytest.mark.wide(keep=["exact_diffusion", "gossip_dsbo", "rsvrb", "sgp", "vrbo"])
 @pytest.mark.parametrize("name", METHODS)
 def test_state_and_messages_keep_tree_shape_and_type(name):
     """In single precision where double is allowed; the runs above are in double, and could not

@@ -26,6 +26,7 @@ EXACT = dict(eta=1.0, gamma=1.0, batch=12, period=1, hypergradient=ESTIMATORS["e
 still = lambda **options: quad(noise=0.0, **options)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", TRACKED)
 def test_adapt_then_combine_written_out(name):
     """x_{t+1} = M (x_t - alpha u_t) with u_t = M u_{t-1} + p_t - p_{t-1}, from the p of the run."""
@@ -50,6 +51,7 @@ def test_without_tracking_the_step_along_p_is_mixed():
     assert np.ptp(first.x, axis=0).min() > 1e-4
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_one_agent_does_not_see_the_order(name):
     problem = quad(agents=1)
@@ -83,6 +85,7 @@ def test_both_orders_end_at_the_minimizer_and_the_later_one_takes_larger_steps(m
     assert largest["atc"] >= 2 * largest["paper"]
 
 
+@pytest.mark.wide
 def test_the_traffic_is_the_same(monkeypatch):
     skip_measures(monkeypatch)
     sent = [

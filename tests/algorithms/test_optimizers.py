@@ -23,6 +23,7 @@ def fused(x="gt", order="atc", **steps):
     return diamond.compose("penalty", "plain", x=x, lam=LAM, batch=2, order=order, **steps)
 
 
+@pytest.mark.wide
 def test_one_agent_equals_loops_of_plain_optax():
     """Adam for x, AdamW for y, which decays the parameters, and momentum for z."""
     problem = quad(agents=1, noise=0.0)
@@ -54,6 +55,7 @@ def test_one_agent_equals_loops_of_plain_optax():
     assert np.abs(point["x"]).min() > 1e-3
 
 
+@pytest.mark.wide(keep=["gt paper", "push_gt atc"])
 @pytest.mark.parametrize(
     "choice",
     ["gt atc", "gt paper", "gossip paper", "ed atc", "extra atc", "push_gt atc"],
@@ -91,6 +93,7 @@ def adam_run(rounds=8, **options):
     return diamond.simulate(quad(), ring(4), method, rounds, every=4, progress=False, **options)
 
 
+@pytest.mark.wide
 def test_optimizer_states_are_resumed_to_the_same_bits_also_from_disk(tmp_path):
     whole, half = adam_run(), adam_run(4)
     assert same_bits(adam_run(resume=half).last_x, whole.last_x)
@@ -105,6 +108,7 @@ def test_optimizer_states_are_resumed_to_the_same_bits_also_from_disk(tmp_path):
         diamond.simulate(quad(), ring(4), other, 8, every=4, resume=half, progress=False)
 
 
+@pytest.mark.wide
 def test_several_seeds_at_once_equal_single_runs():
     method = diamond.with_optimizers(fused(beta=0.2), x=optax.adam(0.05))
     runs = [(method, seed) for seed in (0, 1)]

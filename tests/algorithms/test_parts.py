@@ -86,6 +86,7 @@ def test_duals_add_up_to_nothing():
         assert np.abs(progress.state.memory.x).max() > 1e-3
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ["extra", "exact_diffusion", "gt_sgd"])
 def test_single_precision_does_not_drift(name, float32):
     """What all agents have in common is in no difference, so it is never rounded away."""
@@ -180,6 +181,7 @@ def test_composed_methods_are_those_of_the_catalogue():
     assert diamond.compose("gradient", x="ed", alpha=0.1).lower_levels == ("none",)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("yz", ["gt", "ed", "extra"])
 @pytest.mark.parametrize("x", ["gt", "ed", "extra"])
 def test_all_nine_pairs_of_corrections_reach_the_common_solution(x, yz):
@@ -204,6 +206,7 @@ def test_differences_of_gradients_stand_for_both_products():
     assert not products.any() and total(one.spent)[:, 2:].all()
 
 
+@pytest.mark.wide
 def test_one_after_another_the_later_sees_the_earlier():
     q = quad(noise=0.0, rows=2, lower_level="common")
     given = dict(alpha=0.05, beta=0.2, delta=0.2, theta=1.0, batch=2)
@@ -255,6 +258,7 @@ def test_a_table_needs_blocks_that_divide_the_rows():
         diamond.simulate(*given, diamond.gt_saga(0.1, batch=3), 1, sampling="rows")
 
 
+@pytest.mark.wide
 def test_a_table_takes_the_noise_away():
     """SAGA ends where the full gradient does, a mini-batch does not."""
     q = quad(lower_level="none", noise=1.0)
@@ -264,6 +268,7 @@ def test_a_table_takes_the_noise_away():
     assert error(diamond.gt_saga(0.1, batch=3)) < 1e-9 < 1e-2 < error(diamond.gt_sgd(0.1, batch=3))
 
 
+@pytest.mark.wide
 def test_momentum_leaves_less_noise_than_a_mini_batch():
     """DIAMOND for a common lower level beside SPARKLE, the same steps and samples: where y ends."""
     q = quad(lower_level="common", noise=2.0)
@@ -288,6 +293,7 @@ def metric(q, x, y):
     return np.sum(q.gradient(mean) ** 2) + np.sum((x - mean) ** 2) + error
 
 
+@pytest.mark.wide(keep=["Stable-personal"])
 @pytest.mark.parametrize(
     "method, lower_level",
     [

@@ -115,6 +115,7 @@ def test_rows_are_drawn_independently_with_probability_batch_over_rows():
     assert sizes.var() == pytest.approx(ROWS * 0.25 * 0.75, rel=0.15)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("algorithm", "problem", "spread"),
     [
@@ -191,6 +192,7 @@ def test_another_row_in_place_of_one_moves_a_release_by_at_most_twice_clip_over_
                 assert np.linalg.norm(change) <= 2 * clip / 5 + 1e-6, (part, scale, name)
 
 
+@pytest.mark.wide
 def test_whole_clipping_bounds_the_direction_whatever_rows_shaped_y():
     """A training row that changed y in earlier rounds moves a release by at most 2 clip.
 

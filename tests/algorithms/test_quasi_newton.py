@@ -53,6 +53,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", NETWORKS)
 def test_other_networks_change_costs_but_not_the_steps(name):
     """The mean is exact, up to the order of additions."""
@@ -63,6 +64,7 @@ def test_other_networks_change_costs_but_not_the_steps(name):
     np.testing.assert_array_equal(other.costs["gradients"], usual.costs["gradients"])
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("x_scale", "y_scale", "value"),
     [(1e6, 1.0, 1.0), (1e-6, 1.0, 1.0), (1.0, 1e6, 1.0), (1.0, 1.0, 1e-6), (1e-6,) * 3],
@@ -105,6 +107,9 @@ def solve_in_float32(**units):
     return run, sum(run.history[name][-1] for name in ("gradients", "hvps", "jvps"))
 
 
+@pytest.mark.wide(
+    keep=["data-1048576.0", "lower-1048576.0", "upper-1048576.0", "x-1048576.0", "y-1048576.0"]
+)
 @pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
 @pytest.mark.parametrize("name", ["x", "y", "upper", "lower", "data"])
 def test_units_do_not_matter_in_float32(name, unit):
@@ -114,6 +119,7 @@ def test_units_do_not_matter_in_float32(name, unit):
     np.testing.assert_array_equal(other.x / (unit if name == "x" else 1), usual.x)
 
 
+@pytest.mark.wide
 def test_the_end_does_not_hang_on_rounding():
     """Below rounding, slopes replace values: also where all of the decrease is below it."""
     (usual, calls), (shifted, shifted_calls) = solve_in_float32(), solve_in_float32(shift=1e4)
@@ -136,6 +142,7 @@ def check_random_problem(seed):
     assert run.message
 
 
+@pytest.mark.wide(keep=["0", "1", "2"])
 @pytest.mark.parametrize("seed", range(20))
 def test_a_random_problem_never_ends_above_its_start(seed):
     check_random_problem(seed)
@@ -161,6 +168,7 @@ def test_bits_depend_neither_on_chunks_nor_on_resuming():
         np.testing.assert_array_equal(run.history["gradients"][-1], whole.history["gradients"][-1])
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("level", ["personal", "common"])
 def test_several_devices_make_the_same_steps(level):
     given = quad(noise=0.1, lower_level=level), ring(4), solve(batch=3)
@@ -200,6 +208,7 @@ def test_costs_without_a_lower_level_are_one_gradient_an_evaluation():
     assert run.history["jvps"][-1] == 0
 
 
+@pytest.mark.wide
 def test_samples_begin_small_and_end_with_all_rows():
     random = np.random.default_rng(0)
     site = lambda: {"a": random.normal(size=(1000, 3)), "noise": 3 * random.normal(size=1000)}
@@ -248,6 +257,7 @@ def few_rows_mislead(agents=4, rows=256):
     return Problem(lambda x, y, r: fit(y, r), lower, start, *parts)
 
 
+@pytest.mark.wide
 def test_no_step_is_taken_while_the_gradient_depends_on_the_sample():
     """Samples double before the first step until another doubling changes the gradient by less."""
     run = diamond.solve(few_rows_mislead(), ring(4), every=1)
@@ -256,6 +266,7 @@ def test_no_step_is_taken_while_the_gradient_depends_on_the_sample():
     assert loss.max() == loss[0] and run.message.startswith("converged")
 
 
+@pytest.mark.wide
 def test_where_it_does_not_apply_steps_are_learned_and_the_reason_is_named():
     given = quad()
     quantized = ring(4).through(diamond.network.channels.quantized(8))

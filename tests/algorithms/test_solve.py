@@ -29,6 +29,7 @@ def gap(given, run):
     return np.linalg.norm(np.asarray(run.x) - expected, axis=1).max() / np.linalg.norm(expected)
 
 
+@pytest.mark.wide(keep=["personal"])
 @pytest.mark.parametrize("level", ["personal", "common", "none"])
 def test_it_ends_at_the_minimizer(level):
     given = quad(noise=0.0, lower_level=level)
@@ -38,6 +39,7 @@ def test_it_ends_at_the_minimizer(level):
     assert (level == "none") == ("beta" not in run.history)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "network",
     [
@@ -53,11 +55,13 @@ def test_it_is_right_on_every_kind_of_network(network):
     assert gap(given, run) < 0.05
 
 
+@pytest.mark.wide
 def test_trackers_add_up_to_directions():
     run = diamond.simulate(quad(), ring(4), solve(batch=3), 7, every=7)
     np.testing.assert_allclose(run.state.u.sum(0), run.state.p.sum(0), atol=1e-12)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("x_scale", "y_scale", "value"),
     [(1e6, 1.0, 1.0), (1.0, 1e-6, 1.0), (1.0, 1.0, 1e6), (1e-6,) * 3],
@@ -119,6 +123,7 @@ def test_steps_are_shortened_where_x_swings():
     assert propose_step(*longest).shortening == 8
 
 
+@pytest.mark.wide
 def test_local_work_solves_the_lower_level():
     """y and z of one agent beside dense solutions in float64, and the rows they were paid with."""
     given = quad(noise=0.3)
@@ -137,6 +142,7 @@ def test_local_work_solves_the_lower_level():
     assert result.cost.hvps <= rows * (2 * LOWER + 1)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("t", [0, 3])
 def test_one_solver_at_the_start_and_later_equals_two(monkeypatch, t):
     given = quad(noise=0.3)
@@ -179,6 +185,7 @@ def test_an_ill_conditioned_lower_level_is_solved_for():
     assert run.costs["hvps"].min() > 2 * 300 * 3  # more than the two products of every round
 
 
+@pytest.mark.wide
 def test_a_run_that_is_lost_rolls_back_and_continues_with_smaller_steps():
     """The upper loss is not a number where x is too far, which the first ramp does not know."""
     given = quad(noise=0.1)
@@ -273,6 +280,7 @@ def test_minima_before_a_rollback_end_no_run():
     assert _plateau(run, 0) and _plateau(run, 16) == "" == _plateau(run, 32)
 
 
+@pytest.mark.wide
 def test_the_answer_is_the_best_evaluation_of_a_run_that_gets_worse(tmp_path):
     """Steps that are too long: x swings away from the minimizer, finite for a while."""
     method = diamond.dsgd(1.2, 0.3, batch=4, hypergradient=diamond.hypergradient.exact())
@@ -298,6 +306,7 @@ def test_the_answer_is_the_best_evaluation_of_a_run_that_gets_worse(tmp_path):
     assert lane.best.round == at and lane.message == run.message
 
 
+@pytest.mark.wide
 def test_newton_steps_reach_the_minimizer_of_a_smoothed_absolute_value():
     """Without a line search they cycle: the curvature is that of the kink, or none."""
     rows = [{"a": np.ones(4)}]

@@ -80,6 +80,7 @@ def test_the_three_selections_have_different_limits():
     assert min(abs(a - b) for a, b in zip(limits, limits[1:] + limits[:1])) > 0.1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", METHODS)
 def test_it_ends_at_its_selection_of_the_solutions(name):
     selection, method = METHODS[name]
@@ -107,6 +108,7 @@ def test_methods_that_need_no_convexity_do_not_warn_and_the_table_says_which():
         )
 
 
+@pytest.mark.wide
 def test_on_a_convex_problem_nothing_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -127,6 +129,7 @@ def test_open_steps_are_adaptive_only_where_the_lower_level_is_not_solved_for():
     assert (alpha[:5] == 0).all() and alpha[-1] > 0  # x rests for 20 rounds
 
 
+@pytest.mark.wide
 def test_moreau_and_regularized_directions_have_their_fixed_point():
     """At finite weights the limit is that of a linear system, solved here in dense algebra."""
     problem, (c, gamma) = quad(agents=1, noise=0.0), (7.0, 0.8)

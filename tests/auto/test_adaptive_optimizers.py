@@ -16,6 +16,7 @@ from diamond.problem import LARGE
 SOURCES, NOISY, FEATURES, HIDDEN, CLASSES = 6, 3, 16, 48, 4
 
 
+@pytest.mark.wide
 def test_adam_equals_that_of_optax():
     own, other = Adam(0.02), optax.adam(0.02, b2=0.99)
     start = {"a": jnp.array([1.0, -2.0]), "b": jnp.array(0.5)}
@@ -104,6 +105,7 @@ def auc(run):
     return np.mean(good[:, None] > bad[None])
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_solve_separates_clean_sources_without_numbers(seed, monkeypatch, float32):
     monkeypatch.setitem(sys.modules, "optax", None)  # not needed
@@ -116,6 +118,7 @@ def test_solve_separates_clean_sources_without_numbers(seed, monkeypatch, float3
     assert "penalty" in run.description and "Adam" in run.description
 
 
+@pytest.mark.wide(keep=["2"])
 @pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 1, 2])
 def test_solve_rolls_back_where_x_is_an_adapter(seed, float32):
     """x ran away from a y that lagged: from 0.4 to 1,000 and more, by round 400."""
@@ -133,6 +136,7 @@ def test_solve_rolls_back_where_x_is_an_adapter(seed, float32):
     assert run.history["gain"][-1] > 0.8
 
 
+@pytest.mark.wide
 def test_solve_of_a_penalty_per_layer_ends_below_its_start(float32):
     features, labels = diamond.data.digits().train
     sizes = (64, 24, 24, 10)

@@ -44,6 +44,7 @@ def test_places_of_learned_numbers_are_found_and_filled():
     assert given.specialize(quad()) == given
 
 
+@pytest.mark.wide
 def test_the_largest_curvature_is_learned_and_steps_stay_below_its_limit():
     """quad has L = 1.5 at every agent, and mu = 0.5."""
     method = maker("solve")(steps="learned", batch=12)
@@ -52,6 +53,7 @@ def test_the_largest_curvature_is_learned_and_steps_stay_below_its_limit():
     assert np.all(state.curvature.lag <= MARGIN * 3.01) and np.all(state.curvature.lag >= MARGIN)
 
 
+@pytest.mark.wide
 def test_a_warm_start_carries_the_solution_of_the_linear_system():
     given = quad(noise=0.0)
     method = diamond.gt_sgd(alpha=1e-9, batch=12)  # x stays, y and z settle
@@ -85,6 +87,7 @@ def test_a_warm_start_is_exact_where_it_begins_at_the_solution():
     np.testing.assert_allclose(result, summed, rtol=1e-9)
 
 
+@pytest.mark.wide
 def test_what_travels_with_x_is_a_few_scalars_and_a_sketch_where_x_is_not_tracked():
     problem = quad()
 
@@ -108,6 +111,7 @@ def test_agents_come_to_the_same_step():
 SLOW = (pytest.param(name, marks=pytest.mark.slow) for name in ("itd", "stable", "vrbo"))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ["diamond", "dsgd", "extra", "f2sa", *SLOW])
 def test_steps_do_not_depend_on_units(name):
     """The same trajectory for x in other units, to rounding."""
@@ -136,6 +140,7 @@ def test_the_pilot_has_learned_what_a_run_has_after_25_rounds():
     assert result["lipschitz"] > 1.5
 
 
+@pytest.mark.wide
 def test_a_seed_gives_the_same_steps_whatever_is_measured():
     problem, method = quad(), diamond.diamond(batch=4)
     one, two = (diamond.simulate(problem, ring(4), method, 30, every=k) for k in (30, 7))

@@ -34,6 +34,7 @@ def task_at(x, relative=1.0, **changes):
     return LowerTask(x, **{name: jnp.asarray(value) for name, value in fields.items()})
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("make", [lambda: quad(rows=12, noise=0.5), lambda: logistic(rows=12)])
 @pytest.mark.parametrize("rows", [5, 12])
 def test_derivatives_are_those_of_the_first_rows(make, rows):
@@ -59,6 +60,7 @@ def test_derivatives_are_those_of_the_first_rows(make, rows):
     close(jnp.append(*losses.upper_product(x, y, d, v)), hessian @ jnp.append(d, v))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("make", [lambda: quad(rows=12, noise=0.5), lambda: logistic(rows=12)])
 def test_with_high_accuracy_it_finds_the_dense_solution(make):
     problem = make()
@@ -79,6 +81,7 @@ def test_with_high_accuracy_it_finds_the_dense_solution(make):
     assert all(int(c) % 12 == 0 for c in cost) and cost.min() > 0
 
 
+@pytest.mark.wide
 def test_the_value_is_as_accurate_as_asked_for():
     """|z' g_y| stays below `value_error` although y is otherwise solved roughly."""
     problem = logistic(rows=12)
@@ -93,6 +96,7 @@ def test_the_value_is_as_accurate_as_asked_for():
     assert errors[1] <= 1e-6 < errors[0]
 
 
+@pytest.mark.wide
 def test_a_probe_measures_the_curvature_of_the_objective():
     """After y and z are solved, pairs span all of y, so that y follows x linearly."""
     problem = quad(rows=12, noise=0.5)
@@ -117,6 +121,7 @@ def test_a_probe_measures_the_curvature_of_the_objective():
     np.testing.assert_allclose(probed.shift, shift, rtol=1e-9)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("curvature", "has_negative_curvature"), [(0.5, 0), (-0.5, 1)])
 def test_negative_curvature_is_noticed(curvature, has_negative_curvature):
     rows = [{"a": np.ones(4)}]
@@ -130,6 +135,7 @@ def test_negative_curvature_is_noticed(curvature, has_negative_curvature):
     assert solved.has_negative_curvature == has_negative_curvature
 
 
+@pytest.mark.wide
 def test_a_loss_that_is_not_a_number_ends_the_solution():
     problem = quad(rows=12)
     losses, x, y = sampled(problem, 12)

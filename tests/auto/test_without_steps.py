@@ -24,6 +24,7 @@ def compiled_quickly():
         yield
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ["diamond", "dsgd", "interact", "k_free", "svr_interact"])
 def test_methods_run_without_a_step_size(name):
     given = build(name, batch=4, hypergradient=SUM)
@@ -33,6 +34,7 @@ def test_methods_run_without_a_step_size(name):
     assert run.history["alpha"][-1] > 0 and run.history["beta"][-1] > 0
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ["dsgd", "m_sgd", "gt_sgd"])
 def test_methods_with_and_without_tracking_learn_steps_on_a_changing_balanced_network(name):
     """One neighbor a round: what each method communicates is read from the method itself."""
@@ -61,6 +63,7 @@ def scaled(f, g):
     return Problem(scaled_upper, scaled_lower, base.init, *parts, shuffle=False)
 
 
+@pytest.mark.wide
 def test_the_scale_of_the_losses_changes_nothing(monkeypatch, f=1e3, g=1e-3):
     skip_measures(monkeypatch)
     algorithm = diamond.diamond(batch=4, hypergradient=SUM)
@@ -75,6 +78,7 @@ def test_the_scale_of_the_losses_changes_nothing(monkeypatch, f=1e3, g=1e-3):
     np.testing.assert_allclose(flat(other.y), flat(plain.y), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.wide
 def test_the_bits_are_the_same_whatever_the_chunks():
     given = diamond.gt_sgd(batch=4, hypergradient=SUM)
     runs = [diamond.simulate(logistic(), ring(3), given, 110, every=e) for e in (110, 17)]
@@ -82,6 +86,7 @@ def test_the_bits_are_the_same_whatever_the_chunks():
     assert runs[0].resolved == runs[1].resolved
 
 
+@pytest.mark.wide
 def test_side_by_side_runs_learn_the_same_numbers(monkeypatch):
     measure_losses_only(monkeypatch)
     monkeypatch.setattr("diamond.engine.many_runs.LANES", 2)
@@ -100,6 +105,7 @@ def apart(spread=10.0, agents=3):
     return Problem(upper, lower, lambda key: (jnp.zeros(2), jnp.zeros(2)), rows, rows)
 
 
+@pytest.mark.wide
 def test_every_agent_has_its_own_lower_step(monkeypatch):
     skip_measures(monkeypatch)
     problem = apart()
@@ -113,6 +119,7 @@ def test_every_agent_has_its_own_lower_step(monkeypatch):
     assert own_steps < one_step / 10  # who is not stiff need not wait
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "make, network", [(shifted, diamond.network.path(5)), (grouped, diamond.network.complete(4))]
 )
@@ -181,6 +188,7 @@ def stiffening(upper):
     return Problem(f, g, lambda key: (jnp.zeros(1), jnp.zeros(2)), rows, rows)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "upper", [lambda x: 0.025 * (x - 5) ** 2, lambda x: jnp.sqrt(1 + (x - 8) ** 2)]
 )

@@ -107,6 +107,7 @@ def filtered(rows, cases, methods):
     return statistics.cost_matrix(shown_rows, "samples")[2]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", ["tuned", "untuned"])
 def test_costs_are_medians_with_the_seeds_that_got_there(opened, kind):
     for tau, cost in zip(TAUS, ("round", "bytes", "samples", "calls")):
@@ -130,6 +131,7 @@ def test_costs_are_medians_with_the_seeds_that_got_there(opened, kind):
                 assert value == spoken(cost, middle) and more[:2] == text
 
 
+@pytest.mark.wide
 def test_the_best_are_bold_and_ties_share_it(opened):
     choose(opened, cost="round")
     bold = opened.locator("#costs td.best").all_inner_texts()
@@ -144,6 +146,7 @@ def test_the_best_are_bold_and_ties_share_it(opened):
     assert "No method reaches any target" in opened.locator("#verdict").inner_text()
 
 
+@pytest.mark.wide
 def test_a_dash_says_why(opened):
     cells = {row[0].split()[-1]: row[1:] for row in grid(opened, "costs")[1]}
     assert cells["dsgd"][1] == f"{DASH}\n3 of 3 not yet there"
@@ -158,6 +161,7 @@ def test_a_dash_says_why(opened):
     assert cells["dsgd"][2].startswith("0.5 s\n")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("choices", "cases", "methods"),
     [
@@ -199,6 +203,7 @@ def test_profiles_and_ranks_are_those_of_what_is_left_by_filters(
     assert f"Critical difference {difference:.2f}" in opened.locator("#ranks-verdict").inner_text()
 
 
+@pytest.mark.wide
 def test_too_few_cases_for_ranks_to_mean_much_are_told_of(opened):
     choose(opened, topology="star")
     verdict = opened.locator("#ranks-verdict").inner_text()
@@ -208,6 +213,7 @@ def test_too_few_cases_for_ranks_to_mean_much_are_told_of(opened):
     assert not opened.locator("#ranks-chart").is_visible()
 
 
+@pytest.mark.wide
 def test_bars_join_methods_that_do_not_differ(visit, tmp_path):
     """On 16 cases, where a and b take turns to be first, c is always third and d the last."""
     results = benchmark_results.make_results()
@@ -269,6 +275,7 @@ def test_curves_are_the_gaps_of_the_runs(opened):
     assert "start 4, lowest 1" in opened.locator("#curves-note").inner_text()
 
 
+@pytest.mark.wide
 def test_curves_without_tuning_are_dashed(opened):
     opened.get_by_label("without tuning as well").check()
     lines = [t for t in chart_data(opened, "curves")["data"] if t["mode"] == "lines+markers"]
@@ -347,6 +354,7 @@ def test_filters_that_leave_nothing_say_so(opened):
     assert not opened.locator("#costs").is_visible()
 
 
+@pytest.mark.wide
 def test_each_chart_can_be_saved(opened):
     for chart in CHARTS:
         for kind, start in (("PNG", b"\x89PNG"), ("SVG", b"<svg"), ("CSV", b"")):
@@ -360,6 +368,7 @@ def test_each_chart_can_be_saved(opened):
     assert [float(r["median"]) for r in rows if r["method"] == "dsgd"] == [1, 0.6, 0.1, 0.09, 0.07]
 
 
+@pytest.mark.wide
 def test_it_fits_a_phone_in_the_dark(visit, built):
     screen = {"viewport": {"width": 360, "height": 780}, "is_mobile": True, "has_touch": True}
     page = visit(built, color_scheme="dark", **screen)
@@ -377,6 +386,7 @@ def test_it_fits_a_phone_in_the_dark(visit, built):
     assert shade() == "rgb(255, 255, 255)" == chart_data(page, "profile")["layout"]["paper_bgcolor"]
 
 
+@pytest.mark.wide
 def test_all_controls_have_names_and_can_be_reached_by_key(opened):
     named = "e.ariaLabel || (e.tagName == 'BUTTON' ? e.textContent : e.labels[0]?.innerText)"
     controls = "[...document.querySelectorAll('input, select, button')]"

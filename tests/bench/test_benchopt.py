@@ -68,6 +68,7 @@ def soba(data, rounds):
     return y, x
 
 
+@pytest.mark.wide
 def test_it_is_the_same_method_with_the_same_steps():
     arguments, data = objective()
     with without_optimizations():

@@ -42,6 +42,7 @@ def in_python(code):
     return done.stdout.split()
 
 
+@pytest.mark.wide
 def test_neither_the_package_nor_its_commands_load_jax_at_once():
     code = "import diamond.cli, sys; print('jax' in sys.modules); diamond.simulate; "
     assert in_python(code + "print('jax' in sys.modules)") == ["False", "True"]

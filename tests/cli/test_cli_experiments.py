@@ -145,6 +145,7 @@ def test_check_runs_nothing(here):
     assert not (here / "runs").exists()
 
 
+@pytest.mark.wide
 def test_new_then_run_works_unchanged(here):
     assert command("new", "mine").stdout.split() == ["mine.toml", "mine.py"]
     assert "# Experiment. Run this file as it is" in (here / "mine.toml").read_text()

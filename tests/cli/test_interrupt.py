@@ -54,6 +54,7 @@ def before(monkeypatch, owner, name, pressing, when=lambda *given: True):
     monkeypatch.setattr(owner, name, hooked)
 
 
+@pytest.mark.wide
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("pressing", [press, press_where_exceptions_are_dropped])
 def test_before_the_first_round_nothing_is_run(here, monkeypatch, pressing):
@@ -102,6 +103,7 @@ def test_a_tuning_stops_after_the_trial(here, monkeypatch):
     assert len([*here.glob("runs/tiny-tune/trials/*.json")]) == 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("line", ["timing a few rounds", "compiling ...", "round=0/"])
 def test_a_process_ends_at_a_real_signal(here, line):
     words = [sys.executable, "-m", "diamond", "run", "tiny.toml"]

@@ -39,6 +39,7 @@ def test_a_module_of_the_users_own_is_no_package_of_ours():
         raise ModuleNotFoundError("No module named 'helpers'", name="helpers")
 
 
+@pytest.mark.wide
 def test_without_pydantic_commands_say_so_and_other_errors_stay_their_own():
     words = [sys.executable, "-c", WITHOUT_PYDANTIC]
     done = subprocess.run(words, capture_output=True, text=True, check=True)

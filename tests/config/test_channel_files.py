@@ -22,6 +22,7 @@ THROUGH = {
 }
 
 
+@pytest.mark.wide
 def test_a_file_is_written_back_in_full_and_its_run_resumed_bit_for_bit(tmp_path):
     experiment = tiny(network=THROUGH, checkpoint_seconds=0.0)
     (part,) = experiment.network

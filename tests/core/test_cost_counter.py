@@ -43,6 +43,7 @@ CASES += [("diamond", name) for name in ESTIMATORS if name != "neumann_sum"]
 CASES += [("interact", name) for name in ESTIMATORS if name != "neumann_sum"]
 
 
+@pytest.mark.wide(keep=["interact-neumann"])
 @pytest.mark.parametrize("name, estimator", CASES)
 def test_gradients_and_products_are_those_made(problem, name, estimator):
     counted, seen = spent(problem, algorithm(name, estimator))
@@ -54,6 +55,7 @@ def test_gradients_and_products_are_those_made(problem, name, estimator):
 OTHERS = [name for name in METHODS if name not in ALGORITHMS]
 
 
+@pytest.mark.wide(keep=["adasdbo"])
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_method_counts_what_it_makes(name):
     """Also where the lower level is common, or there is none."""
@@ -122,6 +124,7 @@ def test_limbs_carry_beyond_32_bits():
     assert cost_counter.total(counters).tolist() == [truth, [0, 0, 0, 0]]
 
 
+@pytest.mark.wide
 def test_learning_lipschitz_takes_a_product_a_round(monkeypatch):
     skip_measures(monkeypatch)
     q = quad()

@@ -114,6 +114,7 @@ def grows(history):
         assert history[name][-1] < 1e7, name
 
 
+@pytest.mark.wide
 def test_every_runtime_counts_the_same(monkeypatch):
     skip_measures(monkeypatch)
     problem, network = quad(), ring(AGENTS)

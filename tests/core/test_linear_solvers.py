@@ -10,6 +10,7 @@ from diamond.core.pytrees import power_of_two
 pytestmark = pytest.mark.quick
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e-3, 1.0, 1e6, 1e12])
 @pytest.mark.parametrize("bend", [1e-12, 1.0, 1e12])
 def test_conjugate_gradients_do_not_depend_on_scale(scale, bend):

@@ -40,6 +40,7 @@ def test_they_are_flattened_as_jax_does_it():
     assert jax.tree.structure(one) != jax.tree.structure(ours(one.x, "y"))
 
 
+@pytest.mark.wide
 def test_classes_with_the_same_fields_are_never_taken_for_each_other():
     one, other = pair(pytrees.pytree)
     assert jax.tree.structure(one(1.0)) != jax.tree.structure(other(1.0))

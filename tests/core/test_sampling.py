@@ -19,6 +19,7 @@ ROUNDS = 6000
 STEPS = dict(alpha=0.1, beta=0.1, eta=0.5, gamma=0.5)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("sampling", ["blocks", "rows"])
 def test_an_agents_draw_depends_on_nothing_but_seed_round_and_agent(sampling):
     one = draw(key(5), 3, 2, (11, 7), hessian_batches=2, batch=4, sampling=sampling)
@@ -30,6 +31,7 @@ def test_an_agents_draw_depends_on_nothing_but_seed_round_and_agent(sampling):
         assert not same_bits(one, draw(*other, (11, 7), 2, 4, sampling))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("sampling", ["blocks", "rows"])
 def test_all_runs_draw_alike_whatever_the_number_of_agents_and_links(sampling):
     drawn = jax.jit(draw_samples, static_argnums=4)

@@ -58,6 +58,17 @@ with_code = [
 ]
 
 
+@pytest.mark.wide(
+    keep=[
+        "data.md",
+        "deploy_sites.md",
+        "first_run.md",
+        "four_csv.md",
+        "own_problem.md",
+        "three_sites.md",
+        "write_a_method.md",
+    ]
+)
 @pytest.mark.parametrize("page", with_code, ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page, here):
     for package in re.findall(
@@ -205,6 +216,7 @@ def site(tmp_path_factory):
     return folder
 
 
+@pytest.mark.wide
 def test_the_site_is_whole_and_fetches_nothing(site):
     made = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
     assert {"index.html", "reference/errors.html", "explanation/algorithms.html"} <= made

@@ -189,6 +189,7 @@ def test_every_message_has_its_provocation():
     assert headings == list(PROVOKED)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("heading, message", ENTRIES, ids=[heading for heading, _ in ENTRIES])
 def test_the_message_is_what_is_said(heading, message, tmp_path, monkeypatch, float32):
     monkeypatch.chdir(tmp_path)

@@ -98,6 +98,7 @@ def owner(path):
     return unit(module(path))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_downwards(path):
     mine = owner(path)

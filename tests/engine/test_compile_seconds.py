@@ -38,6 +38,7 @@ def clock_of_the_compiler(monkeypatch):
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
+@pytest.mark.wide
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # that the run goes back
 def test_a_program_that_is_compiled_on_the_way_is_not_part_of_seconds(monkeypatch):
     """Smaller steps after going back are another program."""
@@ -51,6 +52,7 @@ def test_a_program_that_is_compiled_on_the_way_is_not_part_of_seconds(monkeypatc
     assert run.compile_seconds > 0
 
 
+@pytest.mark.wide
 def test_nor_is_the_first_execution_of_draws_for_links(monkeypatch):
     """The first round that draws for links takes longer, and no event of JAX reports it."""
     calls, real = [], MemoryBoundedProgram.__call__
@@ -73,6 +75,7 @@ def test_nor_is_the_first_execution_of_draws_for_links(monkeypatch):
             calls.clear()
 
 
+@pytest.mark.wide
 def test_nor_is_it_where_several_runs_share_programs(monkeypatch):
     runs = [(diamond.gt_sgd(0.05, 0.2, 4, ESTIMATORS["neumann"]), seed) for seed in (0, 1)]
     inputs = quad(), ring(4), runs, 30, [5, 30]

@@ -16,6 +16,7 @@ ROUNDS = 60
 PROGRAMS = ["run_rounds_until", "measure_all"]
 
 
+@pytest.mark.wide
 def test_a_forecast_counts_the_later_estimates_of_a_run():
     problem, network, algorithm = quad(), ring(4), solve(batch=4, steps="learned")
     estimate = forecast(problem, network, algorithm, ROUNDS, every=30)
@@ -24,6 +25,7 @@ def test_a_forecast_counts_the_later_estimates_of_a_run():
     assert estimate.bytes == run.history["bytes"][-1]
 
 
+@pytest.mark.wide
 def test_the_run_compiles_no_program_of_its_forecast_again(caplog):
     settings = quad(agents=3), ring(3), solve(batch=3, steps="learned"), 5
     with jax.log_compiles():
@@ -68,6 +70,7 @@ def test_a_forecast_of_no_rounds_is_one_evaluation():
     assert estimate.rounds_per_second == estimate.samples == estimate.bytes == 0
 
 
+@pytest.mark.wide
 def test_a_forecast_ends_although_the_method_ends_before_the_last_round():
     inputs = quad(noise=0.0), ring(4), solve(batch=4)
     made = diamond.simulate(*inputs, 500, every=500).rounds

@@ -36,6 +36,7 @@ def leaves(run):
     return [np.asarray(leaf) for leaf in jax.tree.leaves((run.last_x, run.last_y, run.state))]
 
 
+@pytest.mark.wide
 def test_overwritten_states_give_the_same_bits(monkeypatch):
     runs = {}
     for limit in (10, 20_000):
@@ -165,6 +166,7 @@ def test_agents_in_turn_end_where_agents_side_by_side_do(monkeypatch, name):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.wide
 def test_agents_in_turn_need_the_activations_of_one_agent_and_one_pass(monkeypatch, float32):
     monkeypatch.setattr(directions, "LARGE", 10)
 

@@ -14,6 +14,7 @@ from diamond.metrics.evaluations import evaluation_rounds, geometric_rounds, lat
 MARKS = [1, 2, 5, 12]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("steps", [(0.05, 0.2), (None, None)], ids=["given", "chosen"])
 def test_it_is_what_simulate_measures(steps):
     problem = quad()

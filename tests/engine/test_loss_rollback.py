@@ -45,6 +45,7 @@ def undisturbed():
     ]
 
 
+@pytest.mark.wide
 def test_it_goes_back_to_the_lowest_look_and_says_what_it_did():
     run, saved = undisturbed()
     assert run.resolved["risen"] == 1 and run.resolved["lost"] == 50

@@ -40,6 +40,7 @@ def same(results, expected):
             np.testing.assert_allclose(outcome.history[name], other.history[name], 1e-9, 1e-12)
 
 
+@pytest.mark.wide
 def test_diamond_in_lanes_is_diamond_alone(problem, lanes):
     """Three groups of two lanes, the last one half empty; the third run diverges."""
     numbers = [(0.1, 0.3, 0), (0.05, 0.2, 1), (0.1, 1e20, 1), (0.1, 0.3, 2), (0.02, 0.1, 0)]
@@ -59,6 +60,7 @@ def test_diamond_in_lanes_is_diamond_alone(problem, lanes):
     assert len(ends) == 5  # other numbers, other seeds: other runs
 
 
+@pytest.mark.wide
 def test_svr_interact_in_lanes_is_svr_interact_alone(problem, lanes):
     """Lanes with other periods, one of them, and every L_g, left to the run to find."""
     numbers = [(0.05, 3, 0), (0.1, None, 1), (0.05, 5, 0)]

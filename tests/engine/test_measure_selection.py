@@ -33,6 +33,7 @@ def scale(x, y, rows):
     return jnp.sum(x**2)
 
 
+@pytest.mark.wide
 def test_what_is_not_asked_for_is_absent_and_what_is_has_the_exact_values():
     exact = run("exact").history
     for measure, names in (
@@ -55,6 +56,7 @@ def test_functions_of_the_user_are_averaged_over_the_agents():
     assert run_result.per_agent["scale"].shape == (3, 4)
 
 
+@pytest.mark.wide
 def test_norms_of_directions_are_those_of_the_state():
     run_result = run("cheap")
     expected = np.sqrt(np.mean(np.sum(np.asarray(run_result.state.p) ** 2, 1)))
@@ -64,6 +66,7 @@ def test_norms_of_directions_are_those_of_the_state():
     assert learned.history["x_direction"][-1] == pytest.approx(np.sqrt(squares.mean()))
 
 
+@pytest.mark.wide(keep=["common-measure2"])
 @pytest.mark.parametrize("measure", ["loss", "cheap", ["consensus", "upper_loss"]])
 @pytest.mark.parametrize("level", ["personal", "common", "none"])
 def test_lanes_and_devices_measure_the_same(measure, level):
@@ -83,6 +86,7 @@ def test_lanes_and_devices_measure_the_same(measure, level):
             np.testing.assert_allclose(other[name], alone[name], rtol=1e-7, atol=1e-12)
 
 
+@pytest.mark.wide
 def test_the_lower_level_is_not_solved_where_nothing_needs_it(monkeypatch):
     def refuse(*inputs, **named):
         raise AssertionError("the lower level was solved")
@@ -127,6 +131,7 @@ def test_a_measure_that_there_is_not_is_refused(measure, message):
         parse_measures(measure, quad())
 
 
+@pytest.mark.wide
 def test_a_comparison_shows_the_columns_that_there_are(tmp_path):
     run_result = diamond.compare(
         quad(), ring(4), {"mine": diamond.dsgd(**GIVEN)}, 6, every=3, measure="cheap"

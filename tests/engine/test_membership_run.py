@@ -56,6 +56,7 @@ def written_out(data, rule, rounds=ROUNDS):
     return x, u, p, gaps
 
 
+@pytest.mark.wide
 def test_tracking_equals_the_run_written_out():
     problem, data = least_squares()
     x, u, p, gaps = written_out(data, "tracking")
@@ -72,6 +73,7 @@ def test_tracking_equals_the_run_written_out():
     np.testing.assert_allclose(local[-1][2:], losses[2:], rtol=1e-12)
 
 
+@pytest.mark.wide
 def test_gossip_equals_the_run_written_out():
     problem, data = least_squares()
     x, *_ = written_out(data, "gossip")
@@ -97,6 +99,7 @@ def test_costs_go_on():
     assert run.traffic[0, 1] > 0 and (0, 5) not in run.traffic
 
 
+@pytest.mark.wide(keep=["extra-None"])
 @pytest.mark.parametrize(("name", "order"), [("gt_sgd", "atc"), ("extra", None)])
 def test_sums_of_trackers_after_every_change(name, order):
     problem, algorithm = quad(agents=6), build_algorithm(name, order=order)

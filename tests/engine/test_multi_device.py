@@ -37,6 +37,7 @@ def cut(problem, network, algorithm, rounds, devices, transport=None):
     return backend.gather((after.state, after.spent))
 
 
+@pytest.mark.wide(keep=["dsgd-float64"])
 @pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_the_trajectory_is_the_simulated_one_on_any_number_of_devices(name, precision):
@@ -55,6 +56,7 @@ def test_the_trajectory_is_the_simulated_one_on_any_number_of_devices(name, prec
         assert same_bits(single, double)
 
 
+@pytest.mark.wide
 def test_one_agent_a_device_is_the_same_to_rounding():
     problem, algorithm = quad(agents=5), make_algorithm("diamond")
     with without_optimizations():
@@ -63,6 +65,7 @@ def test_one_agent_a_device_is_the_same_to_rounding():
     np.testing.assert_array_equal(three[1], eight[1])
 
 
+@pytest.mark.wide
 def test_agents_with_unequal_rows_and_nested_numbers_are_cut_too():
     problem, algorithm = logistic(agents=3, rows=(5, 9, 12)), make_algorithm("diamond")
     with without_optimizations():
@@ -82,6 +85,7 @@ def history(devices, rounds=60, **options):
     )
 
 
+@pytest.mark.wide
 def test_a_run_is_the_same_to_the_last_bit_and_may_go_on_elsewhere():
     saved = []
     with without_optimizations():
@@ -113,6 +117,7 @@ def test_a_run_that_diverges_says_when_as_it_does_on_one_device(monkeypatch):
 COLLECTIVE = re.compile(r"= [^=]*? (all-\w+|collective-\w+|reduce-scatter)(?:-start)?\(")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("transport", "kind", "times"), [
     ("gather", "all-gather", 2), ("permute", "collective-permute", 4),
 ])  # fmt: skip

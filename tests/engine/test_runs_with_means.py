@@ -36,6 +36,7 @@ def in_lanes(problem, methods, rounds):
     return [backend.progress_of_run(after, i).state for i in range(len(methods))]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", ["mean", "around"])
 def test_all_agents_and_backends_have_the_same_means(kind):
     problem, method = quad(agents=5), MeanMethod(0.1, kind)
@@ -60,6 +61,7 @@ def test_equal_gradients_have_means_of_equal_bits_on_all_backends():
     assert all((np.asarray(state.mean["rows"]) == 1).all() for state in states)
 
 
+@pytest.mark.wide
 def test_the_mean_is_that_of_one_agent_with_all_rows():
     problem = quad(agents=5)
     run = diamond.simulate(problem, NETWORK, MeanMethod(0.1), 3, every=3)

@@ -29,6 +29,7 @@ def simulate(
     return diamond.simulate(problem, ring(4), algorithm, rounds, seed, every, sampling)
 
 
+@pytest.mark.wide
 def test_chunks_of_any_length_give_the_same_bits():
     one, seven = simulate(every=1), simulate(every=7)
     assert same_bits(one.state, seven.state)
@@ -76,6 +77,7 @@ def test_entries_are_handed_out_as_they_are_made():
     assert [entry["metric"] for entry in seen] == run.history["metric"].tolist()
 
 
+@pytest.mark.wide
 def test_only_a_new_program_compiles():
     simulate()
     programs = lambda: sum(one._cache_size() for one in run_rounds.programs.values())
@@ -124,6 +126,7 @@ def diverged():
     return problem, algorithm, caught.value
 
 
+@pytest.mark.wide
 def test_divergence_names_round_quantity_and_cause(diverged):
     _, algorithm, error = diverged
     message, beta = str(error), float(algorithm.schedule_values(0)["beta"])
@@ -172,6 +175,7 @@ def test_an_alpha_that_is_too_large_is_named():
     assert "beta stays below 2/L_g = 1.3" in str(e.value)
 
 
+@pytest.mark.wide
 def test_groups_of_agents_give_the_same_round():
     """Agents are taken through their gradients side by side, or in groups that fit a cache."""
     problem = quad(agents=7, rows=(4, 9, 5, 1, 8, 6, 3))
@@ -190,6 +194,7 @@ def test_groups_of_agents_give_the_same_round():
             np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.wide
 def test_single_precision(float32):
     run = simulate(problem=quad(seed=8), rounds=30)
     assert run.x.dtype == run.y.dtype == jnp.float32

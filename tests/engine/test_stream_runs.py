@@ -1,6 +1,7 @@
 """Runs on streams: the same draws in every runtime, after every restart, and all counted."""
 
 import numpy as np
+import pytest
 from fast_compilation import without_optimizations
 from helpers import final_progress, flat, ring, same_bits
 from ridge_streams import AGENTS, stream_problem, upper_loss
@@ -73,6 +74,7 @@ def counted(run):
     assert (run.costs["samples"] == BATCH * (3 * ROUNDS + sum(depths))).all()
 
 
+@pytest.mark.wide
 def test_steps_that_choose_themselves_lead_to_the_solution_of_the_stream():
     with without_optimizations():
         result = diamond.simulate(
@@ -89,6 +91,7 @@ def test_steps_that_choose_themselves_lead_to_the_solution_of_the_stream():
     assert result.history["samples"][0] == 0  # nothing is measured before the first round
 
 
+@pytest.mark.wide
 def test_a_method_on_all_rows_takes_a_large_batch():
     method = diamond.interact(alpha=0.05, beta=0.1, hypergradient=hg.conjugate_gradient(2))
     check_arguments(stream_problem(large=40), NETWORK, method, 5, 5, "blocks")

@@ -54,6 +54,7 @@ def test_the_notebook_is_committed_without_outputs():
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
 
 
+@pytest.mark.wide
 def test_solve_penalizes_the_features_that_do_not_matter(empty_folder, monkeypatch, capsys):
     names = run_script("solve_in_ten_lines.py", monkeypatch)
     loss, penalties = names["run"].history["upper_loss"], names["run"].x.mean(axis=0)
@@ -62,6 +63,7 @@ def test_solve_penalizes_the_features_that_do_not_matter(empty_folder, monkeypat
     assert "penalties" in capsys.readouterr().out
 
 
+@pytest.mark.wide
 def test_tracking_and_momentum_come_closest(empty_folder, monkeypatch, capsys):
     comparison = run_script("compare_methods.py", monkeypatch, "figure.svg")["comparison"]
     metrics = [run.history["metric"][-10:].mean() for run in comparison.runs.values()]
@@ -70,6 +72,7 @@ def test_tracking_and_momentum_come_closest(empty_folder, monkeypatch, capsys):
     assert (empty_folder / "figure.svg").read_text().startswith("<?xml")
 
 
+@pytest.mark.wide
 def test_the_own_method_sends_half_the_bytes(empty_folder, monkeypatch, capsys):
     names = run_script("own_method.py", monkeypatch)
     reference, own = names["comparison"].runs.values()
@@ -78,6 +81,7 @@ def test_the_own_method_sends_half_the_bytes(empty_folder, monkeypatch, capsys):
     assert "own method: largest error of x" in capsys.readouterr().out
 
 
+@pytest.mark.wide
 def test_the_cells_of_the_notebook_run_in_order(empty_folder, capsys):
     names: dict = {}
     for number, source in enumerate(code_cells()):

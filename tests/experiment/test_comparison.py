@@ -39,6 +39,7 @@ def found():
     return made, seen
 
 
+@pytest.mark.wide
 def test_each_run_is_that_of_simulate(found):
     made, seen = found
     assert list(made.runs) == [("DIAMOND", 0), ("DIAMOND", 1), ("wild", 0), ("wild", 1)]
@@ -95,6 +96,7 @@ def test_it_is_saved_as_run_folders(found, tmp_path):
     assert [line["metric"] for line in stored[1].lines] == history["metric"].tolist()
 
 
+@pytest.mark.wide
 def test_seeds_as_one_program_are_the_same_to_rounding(found, tmp_path):
     """Those that diverge are run anew, alone: their last good state and its cause are the same."""
     made, seen = found

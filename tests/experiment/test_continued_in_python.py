@@ -117,6 +117,7 @@ def test_seeds_of_one_program_are_extended_too():
         np.testing.assert_allclose(longer.runs["mine", 1].history[name], whole.history[name], 1e-6)
 
 
+@pytest.mark.wide
 def test_a_comparison_of_a_file_is_loaded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     from tiny_experiment import TOML

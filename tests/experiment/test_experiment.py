@@ -381,6 +381,7 @@ def test_a_forecast_tells_what_the_run_then_takes(tmp_path):
     assert rows < found.memory < 20 * rows
 
 
+@pytest.mark.wide
 def test_a_run_that_diverges_keeps_what_it_had(tmp_path):
     with without_optimizations():
         path = Path(tmp_path / "run")

@@ -135,6 +135,7 @@ def test_links_in_a_text_and_the_picture_of_a_network(tmp_path):
     assert 0 < shown["rate_least"] < shown["rate_most"] and 0 < shown["loss_most"] < 1
 
 
+@pytest.mark.wide
 def test_check_forecasts_the_seconds_and_a_budget_needs_links(tmp_path):
     file = tmp_path / "tiny.toml"
     text = (

@@ -51,6 +51,7 @@ def experiment(here, algorithm, **changes):
     return validate(TINY | {"algorithm": algorithm, "rounds": 3} | changes, here, "tiny.toml")
 
 
+@pytest.mark.wide
 def test_it_is_run_by_name_and_its_file_is_remembered(here, monkeypatch):
     skip_measures(monkeypatch)
     one = experiment(here, {"name": "mine.py:make", "alpha": 0.05, "beta": 0.2})
@@ -87,6 +88,7 @@ def test_what_is_wrong_with_it_is_said(here, algorithm, message):
     assert message in str(found.value) and "algorithm" in str(found.value)
 
 
+@pytest.mark.wide
 def test_lists_and_grids_work_on_it(here):
     swept = experiment(here, {"name": "mine.py:make", "alpha": [0.1, 0.2], "beta": 0.1})
     assert [part.label for part in swept.algorithm] == [
@@ -133,6 +135,7 @@ def test_advise_takes_it(here, monkeypatch):
     assert bad.exit_code == 2 and "did you mean make?" in bad.stderr
 
 
+@pytest.mark.wide
 def test_own_methods_are_extrapolated_as_plain_sampling(here, monkeypatch):
     alike = SimpleNamespace(heterogeneity=0.0, condition=1.0)
     monkeypatch.setattr(theory, "estimate", lambda *given, **named: alike)

@@ -116,6 +116,7 @@ def test_check_finds_what_the_parts_have_against_one_another_too(tmp_path, monke
     assert keys == ["algorithm.batch", "evry", "network"]
 
 
+@pytest.mark.wide
 def test_a_metric_has_a_name_of_its_own():
     plain = quad()
     parts = plain.upper, plain.lower, plain.init, plain.rows["train"], plain.rows["valid"]
@@ -138,6 +139,7 @@ def test_a_run_whose_process_is_gone_is_not_running(tmp_path):
     assert json.loads((path / "manifest.json").read_text())["status"] == "running"
 
 
+@pytest.mark.wide
 @given(st.lists(st.text(max_size=300), min_size=1, max_size=4))
 def test_every_name_is_a_folder_inside_its_own(texts):
     base = Path("/base/runs")

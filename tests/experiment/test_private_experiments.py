@@ -64,6 +64,7 @@ def test_a_diverged_run_blames_the_noise_that_is_larger_than_directions(tmp_path
     assert "alpha is the likely cause" not in reason
 
 
+@pytest.mark.wide
 def test_a_diverged_run_says_what_the_rounds_that_it_made_have_spent(tmp_path):
     """An unstable lower level, which is to blame in spite of the noise."""
     text, code = invoke(tmp_path, "run", 1e-3, beta="beta = 1e6, ")

@@ -45,6 +45,7 @@ def team_return(game, x):
     return game.initial_law @ values(game, special.softmax(x, -1)).mean(1)
 
 
+@pytest.mark.wide
 def test_the_hypergradient_is_the_policy_gradient_of_the_mean_return():
     game = small()
     x = np.random.default_rng(1).normal(size=(3, 4, 2))

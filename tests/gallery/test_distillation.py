@@ -37,6 +37,7 @@ def objective(x):
     return np.mean(losses)
 
 
+@pytest.mark.wide
 def test_the_model_and_the_hypergradient_are_those_of_the_closed_form(monkeypatch):
     skip_loss_checks(monkeypatch)
     problem = distillation(TRAIN, VALID, classes=Q, each=EACH, regularizer=PENALTY)

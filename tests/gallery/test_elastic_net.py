@@ -59,6 +59,7 @@ def test_the_hypergradient_is_the_slope_of_the_validation_loss():
     assert np.abs(gradient[P:]).max() > 1e-4  # the penalties of absolute values matter
 
 
+@pytest.mark.wide
 def test_a_classifier_is_that_of_proximal_gradients():
     """Steps on the cross-entropy and the squares, then w shrunk towards 0 by step x l1 / (q p)."""
     classes = 3

@@ -1,6 +1,7 @@
 """Fair weights, against dense numpy in float64; an agent whose labels are noise loses its own."""
 
 import numpy as np
+import pytest
 from exact_solution import solve_exactly
 from helpers import final_progress, ring
 from softmax_regression import reference
@@ -23,6 +24,7 @@ TRAIN = [rows(30, noise=True), rows(24), rows(36)]
 VALID = [rows(n) for n in (20, 30, 40)]
 
 
+@pytest.mark.wide
 def test_the_gradient_is_that_of_dense_algebra_and_noise_loses_its_weight():
     problem = fair_weights(TRAIN, VALID, classes=Q, regularizer=REGULARIZER)
     x, agent = np.array([0.5, 0.3, 0.2]), np.repeat(np.arange(3), [30, 24, 36])

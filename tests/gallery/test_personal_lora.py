@@ -46,6 +46,7 @@ def test_the_true_adapters_leave_the_noise(problem):
     np.testing.assert_allclose(np.mean(gains), 1, atol=0.03)
 
 
+@pytest.mark.wide
 def test_shared_adapters_lower_the_loss_of_personal_ones(problem):
     steps = {"beta": 0.1, "delta": 0.1, "batch": 15}
     ends = {}

@@ -82,6 +82,7 @@ def test_bounds_hold_over_the_whole_spectrum_and_beat_the_chain_of_as_many_terms
         assert best < accelerated < 0.99**terms
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", ["chebyshev", "nesterov"])
 def test_on_sampled_rows_its_mean_is_that_of_all_rows(kind):
     """g_yy of the blocks differ; over all draws of two of them the mean is exact."""

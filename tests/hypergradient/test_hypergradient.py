@@ -134,6 +134,7 @@ def test_eq_5_averages_over_its_depth_to_the_sum(curved, rows):
     assert np.linalg.norm(depths - depths.mean(0), axis=1).min() > 1e-6  # they do differ
 
 
+@pytest.mark.wide
 def test_a_sum_of_one_term_is_that_term(curved):
     problem, point, objectives = curved
     sample = sample_of(problem, AGENT, 1, 2)
@@ -144,6 +145,7 @@ def test_a_sum_of_one_term_is_that_term(curved):
     np.testing.assert_allclose(line(summed), line(single), rtol=1e-13)
 
 
+@pytest.mark.wide
 def test_every_factor_is_on_its_own_rows(curved):
     """Against matrices: f on xi, g_xy on zeta_0, the j-th g_yy on zeta_j (1 for a solver)."""
     problem, (x, y), objectives = curved
@@ -181,6 +183,7 @@ def test_every_factor_is_on_its_own_rows(curved):
         np.testing.assert_allclose(line(result), f_x - cross @ z, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_all_starts_of_a_block_average_to_all_rows(q, point, name):
     """On the quadratic, where estimates are linear in the rows: unbiased, and blocks are fair."""
@@ -198,6 +201,7 @@ def test_all_starts_of_a_block_average_to_all_rows(q, point, name):
     assert np.abs(result - full).max() > 1e-3
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_two_points_of_one_sample_meet_and_of_two_samples_do_not(curved, name):
     """Trap 4: momentum lives on h(a; xi) - h(b; xi) -> 0 as a -> b."""
@@ -233,6 +237,7 @@ def test_eq_5_draws_one_depth_for_both_points(q, point):
         np.testing.assert_allclose(pair, alone, rtol=1e-14)
 
 
+@pytest.mark.wide
 def test_unrolled_is_the_gradient_of_the_written_out_steps(curved):
     problem, (x, y), objectives = curved
     sample = sample_of(problem, AGENT, 4, 2, t=1)
@@ -263,6 +268,7 @@ def test_unrolling_converges_to_the_hypergradient(q, point):
     )
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("rows", ["blocks", "all"])
 def test_differences_agree_with_products(curved, rows):
     problem, point, objectives = curved
@@ -272,6 +278,7 @@ def test_differences_agree_with_products(curved, rows):
     np.testing.assert_allclose(line(free), line(summed), rtol=1e-6)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("wide", [True, False])
 def test_differences_step_as_far_as_single_precision_needs(wide):
     """Also for single-precision data in a process that allows double."""
@@ -285,6 +292,7 @@ def test_differences_step_as_far_as_single_precision_needs(wide):
         np.testing.assert_allclose(free[0], summed[0], rtol=2e-3, atol=1e-4)
 
 
+@pytest.mark.wide
 def test_check_reports_what_numpy_finds(q, point):
     draws, batch, K, L = 60, 3, 5, 1.6
     report = hg.check(q, hg.neumann(K, L), *point, batch=batch, draws=draws, seed=2)
@@ -312,6 +320,7 @@ def test_check_reports_what_numpy_finds(q, point):
     assert "60 draws" in str(report) and len(str(report).splitlines()) == 7
 
 
+@pytest.mark.wide
 def test_check_measures_single_precision_problems_in_double(float32):
     problem = logistic(dtype="float32")
     report = hg.check(problem, hg.exact(), batch=10, draws=2)  # a block is all rows

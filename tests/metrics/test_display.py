@@ -85,6 +85,7 @@ def test_a_notebook_has_one_line(monkeypatch):
     assert "\n" not in sys.stderr.getvalue() and not lines[-1].strip()
 
 
+@pytest.mark.wide
 def test_elsewhere_nothing_is_shown_and_rich_is_not_imported():
     code = """
 import sys, diamond

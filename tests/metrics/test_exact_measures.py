@@ -120,6 +120,7 @@ def test_y_star_is_found_from_far_away():
     assert far.error < 4e-11
 
 
+@pytest.mark.wide
 def test_the_gradient_is_that_of_the_solved_problem(curved):
     problem, run = curved
     mean = jax.tree.map(lambda a: a.mean(0), run.last_x)
@@ -176,6 +177,7 @@ def test_measures_of_one_function_call(q):
     assert float(together["consensus"]) == pytest.approx(np.sum(spread**2), rel=1e-12)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("largest", [1e15, 1e25])
 def test_measures_find_the_solution_below_penalties_of_very_different_size(largest):
     """In float32: the penalty of a useless feature grows without end."""

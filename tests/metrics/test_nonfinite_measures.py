@@ -155,6 +155,7 @@ def bent_fit(x, y, rows):
     return fit(x, y, rows) + jnp.mean(rows["bend"]) * jnp.sum(y**2) + 0.1 * jnp.sum(x * y)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("bend, warning", [(-5.0, True), (0.0, True), (0.5, False)])
 def test_measures_that_need_a_y_that_does_not_exist_are_no_numbers_and_stop_nothing(bend, warning):
     """Four rows for eight numbers in y: singular, unless a quadratic term is added."""

@@ -48,6 +48,7 @@ def of(tree, agent):
     return jax.tree.map(lambda a: np.asarray(a[agent], np.float64), tree)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("batch", [3, 4, 64])
 def test_losses_are_averages_of_the_first_rows(batch):
     problem = network_problem(rows=30, agents=AGENTS)

@@ -88,6 +88,7 @@ def covers(result, expected):
         assert 0.75 < error.mean() / spread < 1.5, name  # not by being large
 
 
+@pytest.mark.wide(keep=["common"])
 @pytest.mark.parametrize("level", ["personal", "common"])
 def test_they_cover_the_truth_of_a_lower_level(level):
     result = measured(stream_problem(level, evaluation=ROWS), X, Y)

@@ -64,6 +64,7 @@ def diamond_on(net, rounds, seed=0):
 FIRST = ["bursts", "4 bits"]  # of the others, the suite sees that they agree
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "name",
     [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in LOSSLESS],
@@ -96,6 +97,7 @@ def agreeing(net, count, seed=0):
     return first, message, float(largest)
 
 
+@pytest.mark.wide(keep=["fading", "receiver"])
 @pytest.mark.parametrize("name", {**LOSSLESS, **MOVING, **OTHERS})
 def test_totals_are_kept_where_it_says_so_and_what_loses_nothing_agrees(name):
     used = {**LOSSLESS, **MOVING, **OTHERS}[name]
@@ -107,6 +109,7 @@ def test_totals_are_kept_where_it_says_so_and_what_loses_nothing_agrees(name):
         np.testing.assert_allclose(after.average, expected, atol=1e-9)
 
 
+@pytest.mark.wide
 @settings(deadline=None, max_examples=3)
 @given(
     seed=strategies.integers(0, 2**31 - 1),
@@ -142,6 +145,7 @@ def _long(mixer, random):
     return *jax.lax.fori_loop(0, 10_000, body, (state, first)), u.sum(0)
 
 
+@pytest.mark.wide
 def test_losses_are_as_frequent_and_as_long_as_asked_and_the_same_at_both_ends():
     mixer = make_mixer(ring(5).through(channels.drops(0.3, burst=5)))
 
@@ -180,6 +184,7 @@ def test_dense_and_sparse_links_are_the_same_through_channels():
         np.testing.assert_allclose(a, b, atol=1e-13)
 
 
+@pytest.mark.wide
 def test_noise_ends_where_linear_analysis_says():
     """z_{t+1} = A z_t + B n_t, so that E||x - x*||^2 is sum_t ||(A^t B)_x||^2.
 
@@ -297,6 +302,7 @@ def test_channels_are_given_one_by_one_or_as_a_list():
     assert ring(4).through([]).channels == ()
 
 
+@pytest.mark.wide
 def test_a_run_goes_on_bit_for_bit_and_counts_what_travels():
     """Copies of difference coding are part of where a run stands; so are lanes of many runs."""
     net = ring(4).through(channels.top(terms=1), channels.delay(1))
@@ -330,6 +336,7 @@ CODECS = {  # and bytes of a 6 x 5 matrix of float64
 }
 
 
+@pytest.mark.wide(keep=["sign"])
 @pytest.mark.parametrize("name", CODECS)
 def test_a_codec_comes_closer_in_the_bytes_it_says_and_squeezing_loses_nothing(name):
     channel, size = CODECS[name]
@@ -361,6 +368,7 @@ def test_error_feedback_delivers_every_entry_in_the_mean_over_rounds():
     np.testing.assert_allclose(received.sum(0) + owed, rounds * message, rtol=1e-12)
 
 
+@pytest.mark.wide
 def test_unfitted_levels_are_right_in_the_mean_and_gamma_may_decrease():
     codec = channels.quantized(2, feedback="none").codec
     a = jnp.asarray(np.random.default_rng(1).normal(size=9))

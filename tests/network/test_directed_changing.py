@@ -123,6 +123,7 @@ METHODS = ["diamond", "push_diging", "diamond_common"]
 MORE = ["k_free", "adasdbo", "ma_dsbo", "gt_sgd", "lopa", "sldbo"]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "name", [*METHODS, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)]
 )
@@ -134,6 +135,7 @@ def test_tracking_is_exact_on_digraphs_that_change(name):
     assert np.abs(np.asarray(state.x) - q.minimizer()).max() < 1e-6 * np.abs(q.minimizer()).max()
 
 
+@pytest.mark.wide
 def test_the_bias_of_push_sum_halves_with_the_step_and_that_of_fab_with_lam():
     net = ONE_WAY["digraphs"]
 

@@ -81,6 +81,7 @@ def test_the_mean_of_equal_numbers_is_this_number():
         np.testing.assert_array_equal(mean, rows)
 
 
+@pytest.mark.wide(keep=["changing"])
 @pytest.mark.parametrize("name", ["path", "grid", "directed", "changing"])
 def test_several_devices_get_the_same_bits(name):
     net = NETWORKS[name]

@@ -36,6 +36,7 @@ def changes(net, leaf, parts, way):
     return np.asarray(jax.jit(go)(found, placed)), cut
 
 
+@pytest.mark.wide(keep=["pair-permute"])
 @pytest.mark.parametrize("way", ["gather", "permute"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_cut_mixes_to_the_same_bits(name, way):

@@ -273,6 +273,7 @@ def test_without_links_there_is_no_such_column_and_the_same_trajectory(run):
     assert np.array_equal(plain.last_x, run.last_x)
 
 
+@pytest.mark.wide
 def test_the_same_after_a_stop_side_by_side_and_on_devices(linked, run):
     given = quad(), linked, dsgd(), 12
     snapshots = []

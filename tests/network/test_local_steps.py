@@ -27,6 +27,7 @@ def test_nothing_is_sent_between_exchanges():
     assert EVERY.edges == RING.edges and RING.every(1) is RING
 
 
+@pytest.mark.wide(keep=["gt_sgd-paper"])
 @pytest.mark.parametrize(("name", "order"), [("gt_sgd", "paper"), ("diamond", "atc")])
 def test_sites_follow_the_simulation(name, order):
     algorithm = build_algorithm(name, order=order)
@@ -39,6 +40,7 @@ def test_sites_follow_the_simulation(name, order):
     assert bytes_sent(agent, found[0]) == 2 * 3 * agent.bytes_per_round
 
 
+@pytest.mark.wide
 def test_tracking_stays_exact_and_gossip_does_not():
     """With all rows, tracking ends at the solution, and gossip farther away from it than before."""
     options = dict(alpha=0.02, beta=0.5, eta=1.0, gamma=0.5, batch=12, hypergradient=hg.exact())

@@ -25,6 +25,7 @@ CASES = {
 }
 
 
+@pytest.mark.wide(keep=["fading, two turns"])
 @pytest.mark.parametrize("name", CASES)
 def test_what_was_lost_is_what_the_rounds_did_not_hear(name):
     """Agent j tells the j-th unit vector, so a change says whom each agent has heard."""
@@ -48,6 +49,7 @@ def test_what_was_lost_is_what_the_rounds_did_not_hear(name):
     assert sum(counts.lost for counts in lost_by_edge.values()) > 0
 
 
+@pytest.mark.wide
 def test_a_run_counts_its_losses_and_keeps_them(tmp_path):
     lossy = ring(4).through(channels.drops(0.25))
     chain = diamond.hypergradient.exact()

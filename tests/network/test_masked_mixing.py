@@ -64,6 +64,7 @@ def test_products_and_sums_are_those_of_integers(weight):
     assert from_pair(total) == [wrap(a + b) for a, b in zip(values, values[::-1])]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, jnp.bfloat16])
 def test_numbers_have_the_same_integers_in_programs(dtype):
     random = np.random.default_rng(0)
@@ -151,6 +152,7 @@ def test_the_largest_numbers_do_not_overflow():
     np.testing.assert_allclose(found, network.matrix @ x - x, rtol=1e-6, atol=1e-3)
 
 
+@pytest.mark.wide
 def test_a_run_with_trackers_ends_where_it_ends_without_masks():
     network, method = diamond.network.ring(5), diamond.gt_sgd(alpha=0.05, beta=0.1)
     with without_optimizations(), jax.enable_x64(False):

@@ -82,6 +82,7 @@ SILENT = {  # with stages that send nothing
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", SILENT)
 def test_methods_with_stages_that_send_nothing_run_through_channels(name):
     with without_optimizations():  # `end` sees that all is finite

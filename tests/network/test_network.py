@@ -134,6 +134,7 @@ def test_lam_of_hypercubes(dimension):
 # Large graphs
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("rule", RULES)
 def test_large_ring_is_built_fast_and_exactly(rule):
     agents = 4096
@@ -439,6 +440,7 @@ NETS = [
 ]
 
 
+@pytest.mark.wide(keep=["star(100)-mixer"])
 @pytest.mark.parametrize("form", [dense_mixer, sparse_mixer, mixer])
 @pytest.mark.parametrize("net", NETS, ids=lambda net: net.name)
 def test_mixer_is_the_matrix(net, form, x64):
@@ -534,6 +536,7 @@ def test_sparse_sum_runs_in_the_order_of_neighbours(x64):
     assert sparse_mixer(net)(jnp.array([0.0, 3.0, 3e16, -3e16]))[0] == in_order
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("net", [network.ring(5), network.erdos_renyi(9, 0.4), network.star(PASS)])
 def test_all_forms_of_a_small_network_give_the_same_bits(net):
     leaf = jnp.asarray(np.random.default_rng(0).standard_normal((net.agents, 50)), jnp.float32)

@@ -84,6 +84,7 @@ def reconstruct_network(gradients):
 CASES = [(linear, start_linear, reconstruct_linear), (network, start_network, reconstruct_network)]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("loss", "start", "attack"), CASES, ids=["linear", "network"])
 def test_a_neighbour_reconstructs_rows_unless_messages_are_private(
     monkeypatch, loss, start, attack
@@ -172,6 +173,7 @@ def area_under_curve(present, absent):
     return (ranks.sum() - len(present) * (len(present) + 1) / 2) / (len(present) * len(absent))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("clipping", "rows", "batch"), [("row", ROWS, 3), ("row", 5, 5), ("whole", ROWS, ROWS)]
 )

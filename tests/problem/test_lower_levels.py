@@ -29,6 +29,7 @@ def off(a):
     return np.sum((a - a.mean(0)) ** 2)
 
 
+@pytest.mark.wide
 def test_a_common_lower_level_is_measured_against_the_common_solution():
     q = quad(lower_level="common", noise=0.7, rows=(12, 5, 9, 3))
     x, y, z = points(3), points(4, 1), points(4, 2)
@@ -51,6 +52,7 @@ def test_a_common_lower_level_is_measured_against_the_common_solution():
     assert len(own["lower_error"]) == AGENTS
 
 
+@pytest.mark.wide
 def test_common_and_personal_differ_unless_agents_are_alike():
     x, y = points(3), points(4, 1)
     seen = [found(quad(lower_level=kind), x, y)[0] for kind in ("personal", "common")]
@@ -120,6 +122,7 @@ PROXES = {
 }
 
 
+@pytest.mark.wide(keep=["ball", "box", "l2", "simplex"])
 @pytest.mark.parametrize("name", PROXES)
 def test_a_prox_is_the_minimizer_that_it_stands_for(name):
     """Against many random points of the set: none is better."""
@@ -168,6 +171,7 @@ def test_prometheus_reaches_the_regularized_solution_and_its_measure_vanishes_th
         diamond.simulate(problem, ring(4), diamond.gt_sgd(0.1, 0.1, order="paper"), 1)
 
 
+@pytest.mark.wide
 def test_a_constraint_holds_in_every_round():
     known = logistic()
     given = known.upper, known.lower, known.init
@@ -181,6 +185,7 @@ def test_a_constraint_holds_in_every_round():
     assert seen.min() == -1 and seen.max() == 0.01  # both ends are met, neither is crossed
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("lower_level", ["common", "none"])
 def test_devices_and_lanes_give_what_one_device_gives(lower_level):
     problem = quad(agents=5, lower_level=lower_level)
@@ -201,6 +206,7 @@ def test_devices_and_lanes_give_what_one_device_gives(lower_level):
         np.testing.assert_allclose(lanes[1].history[name], plain.history[name], rtol=1e-9)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "method, lower_level",
     [

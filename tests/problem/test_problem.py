@@ -255,6 +255,7 @@ def test_a_value_beyond_single_precision_is_refused_by_agent_and_row():
     assert make(train=[rows(), {"a": LARGE}]).agents == 2
 
 
+@pytest.mark.wide
 def test_a_batch_of_more_rows_than_there_are_is_warned_of():
     words = "batch = 99, but no agent has more than .* rows.*give batch = .* or less"
     with pytest.warns(RuntimeWarning, match=words):

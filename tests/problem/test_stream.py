@@ -82,6 +82,7 @@ def test_what_it_is_measured_on_depends_on_the_stream_alone():
     assert one["a"].shape == (9, 2)
 
 
+@pytest.mark.wide
 def test_parts_of_both_kinds_and_none_go_together(monkeypatch):
     skip_loss_checks(monkeypatch)
     rows = diamond.stream(draw, 2, evaluation=5)

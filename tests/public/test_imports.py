@@ -60,6 +60,7 @@ def test_the_script_uses_every_public_name():
     assert not {*diamond.__all__} - used
 
 
+@pytest.mark.wide
 def test_type_checkers_follow_every_import():
     pytest.importorskip("mypy")
     options = ["--strict", "--follow-imports=silent", "--config-file=", f"--cache-dir={CACHE}"]
@@ -68,6 +69,7 @@ def test_type_checkers_follow_every_import():
     assert not done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.wide
 def test_the_script_runs(tmp_path, monkeypatch):
     result = uses_every_import.main(tmp_path)
     assert list(result.runs) == [("mine", 0)]

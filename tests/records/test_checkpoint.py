@@ -59,6 +59,7 @@ def is_complete(folder, round):
         return False
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", ["safetensors", "json"])
 def test_torn_at_any_page_and_flipped_in_any_bit_it_is_refused(tmp_path, kind):
     save_rounds(tmp_path, 3)

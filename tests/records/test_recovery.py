@@ -120,6 +120,7 @@ def damage(path, kind, where, noise):
     path.write_bytes(content)
 
 
+@pytest.mark.wide
 @settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(damages)
 @example([("metrics.jsonl", "line", 0.4, b"garbage")])
@@ -257,6 +258,7 @@ def rows_of(place, cell):
     (place / "rows.csv").write_text("\n".join(["u,v,label", f"{cell},1,0", *lines]))
 
 
+@pytest.mark.wide
 def test_changed_data_is_refused_or_recorded(tmp_path, monkeypatch):
     """One cell of the table, after the run has begun."""
     skip_measures(monkeypatch)

@@ -78,6 +78,7 @@ def kill_after(patch, writes, share):
     patch.setattr(checkpoint, "replace_file", replace_or_die)
 
 
+@pytest.mark.wide
 def test_two_dozen_kills_leave_no_trace(undisturbed, tmp_path, monkeypatch):
     """At random writes and random parts of them, several times in a run, with many checkpoints
     or few: the digest is that of the run that nobody disturbed, and so is every line."""
@@ -187,6 +188,7 @@ def test_asked_to_stop_it_saves_and_says_so(undisturbed, tmp_path):
     assert run_experiment(tiny(), path, problem=problem)["digest"] == manifest["digest"]
 
 
+@pytest.mark.wide
 def test_steps_that_chose_themselves_are_kept(tmp_path):
     """What the run has learned is in the checkpoint."""
     experiment = tiny(algorithm={"name": "diamond", "batch": 2}, rounds=35, every=5)

@@ -127,6 +127,7 @@ def cli_algorithm(run):
     return read_algorithm(run.config["algorithm"]).build()
 
 
+@pytest.mark.wide
 def test_the_best_round_is_kept_through_a_stop(folder):
     """Of a run that overshoots, the best is not the last; a checkpoint knows it."""
     saved = []

@@ -75,6 +75,7 @@ def test_a_stopped_run_of_solve_with_learned_steps_is_refused(folder):
     assert diamond.load(folder / "solve").rounds == 12  # its rounds can still be read
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", STOPPED)
 def test_a_stopped_run_is_loaded_shown_and_resumed(folder, name):
     run = diamond.load(folder / name)
@@ -96,6 +97,7 @@ def test_a_comparison_is_loaded_and_shown(folder):
     assert "dsgd" in command("show", folder / "comparison").output
 
 
+@pytest.mark.wide
 def test_a_run_saved_from_python_is_loaded_and_extended(folder):
     problem, network = small_problem(), diamond.network.ring(3)
     saved = diamond.load(folder / "saved", problem)

@@ -36,6 +36,7 @@ def compared(tmp_path_factory):
     return small_run_folders.write_comparison(tmp_path_factory.mktemp("runs") / "small")
 
 
+@pytest.mark.wide
 def test_the_solution_is_shown(compared):
     """Three numbers of x, and the round of the smallest upper loss."""
     run = collect_report_data([compared / "diamond-seed0"])["runs"][0]
@@ -161,6 +162,7 @@ def test_names_and_texts_cannot_break_out_of_their_place(runs, tmp_path):
     assert "alert(1)</script>" not in text.replace(raw, "")
 
 
+@pytest.mark.wide
 def test_it_needs_no_jax(compared, tmp_path):
     code = (
         "import sys; from pathlib import Path; from diamond import report\n"
@@ -230,6 +232,7 @@ def test_runs_are_found_once_wherever_they_are_named(compared):
         assert len(collect_report_data(named)["runs"]) == 6
 
 
+@pytest.mark.wide
 def test_much_data_is_thinned_alike_in_all_runs_and_stays_small(runs, tmp_path):
     for path in runs.iterdir():
         entry = small_run_folders.read_lines(path)[1]
@@ -338,6 +341,7 @@ def test_figures_are_made_from_the_folder_alone_and_always_the_same(compared, tm
         figures.draw_convergence([compared], tmp_path, "X")
 
 
+@pytest.mark.wide
 def test_a_figure_is_drawn_in_the_formats_asked_for_from_several_folders(compared, tmp_path):
     folders = [compared / "dsgd-seed0", compared / "gt_sgd-seed0"]
     (svg,) = figures.draw_convergence(folders, tmp_path / "a", formats=["svg"])

@@ -96,6 +96,7 @@ def line_of(chart, title):
     return np.array(line["x"], float), np.array(line["y"], float)
 
 
+@pytest.mark.wide
 def test_curves_are_medians_over_seeds_against_each_cost(opened, compared):
     for key in ("rounds", "samples", "bytes", "seconds"):
         axis(opened, key)
@@ -107,6 +108,7 @@ def test_curves_are_medians_over_seeds_against_each_cost(opened, compared):
         assert key.rstrip("s") in opened.locator("#curves-chart .xtitle").text_content()
 
 
+@pytest.mark.wide
 def test_links_are_an_axis_and_drawn_by_their_load(visit, tmp_path):
     """A slow link is busy for longer with the same bytes: it is thicker, and says what it lost."""
     linked = network.ring(5).with_links({(0, 1): 1e3, "other": 4e3}, 0.01, 0.5)
@@ -144,6 +146,7 @@ def test_bands_reach_from_the_smallest_to_the_largest_seed(opened, compared):
     np.testing.assert_allclose(np.array([t["y"] for t in lines], float), metric, rtol=1e-4)
 
 
+@pytest.mark.wide
 def test_every_measure_can_be_drawn_on_either_scale(opened):
     select = opened.locator("#measure")
     values = [option.get_attribute("value") for option in select.locator("option").all()]
@@ -185,6 +188,7 @@ def lost_again(compared, browser, tmp_path_factory):
         yield compared, page
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("keep", [True, False])
 def test_the_target_says_what_each_algorithm_needed(lost_again, keep):
     compared, opened = lost_again
@@ -304,6 +308,7 @@ def test_costs_are_broken_down(opened, compared):
     assert sum(shares["y"]) == 2 * sent["x"][0]  # every edge is counted at both its ends
 
 
+@pytest.mark.wide
 def test_each_chart_can_be_saved_in_each_form(opened, compared):
     for chart in CHARTS[:-1]:
         for kind in ("PNG", "SVG", "CSV"):
@@ -323,6 +328,7 @@ def test_each_chart_can_be_saved_in_each_form(opened, compared):
                 np.testing.assert_allclose(metrics, expected, rtol=1e-4)
 
 
+@pytest.mark.wide
 def test_colours_follow_the_system_and_the_button(visit, compared, tmp_path):
     address = report.build([compared], tmp_path / "report.html").as_uri()
     page = visit(address, color_scheme="dark")
@@ -335,6 +341,7 @@ def test_colours_follow_the_system_and_the_button(visit, compared, tmp_path):
     assert page.get_by_role("button", name="Dark colours").is_visible()
 
 
+@pytest.mark.wide
 def test_it_fits_a_phone(visit, compared, tmp_path):
     runs = shutil.copytree(compared, tmp_path / "small")
     long = small_run_folders.change_manifest(runs / "dsgd-seed0")["network"] | {
@@ -354,6 +361,7 @@ def test_it_fits_a_phone(visit, compared, tmp_path):
     assert "bytes" in page.locator("#curves-chart .xtitle").text_content()
 
 
+@pytest.mark.wide
 def test_all_controls_have_names_and_can_be_reached_by_key(opened):
     named = "e.ariaLabel || (e.tagName == 'BUTTON' ? e.textContent : e.labels[0]?.innerText)"
     controls = "[...document.querySelectorAll('input, select, button')]"
@@ -384,6 +392,7 @@ def test_the_configuration_and_the_way_to_repeat_it_are_there(opened, compared):
     assert "alpha\n0.05" in text
 
 
+@pytest.mark.wide
 def test_a_sweep_shows_how_sensitive_the_result_is(visit, swept, opened, tmp_path):
     assert not opened.locator("#sensitivity-section").is_visible()
     page = visit(report.build([swept], tmp_path / "sweep.html").as_uri())
@@ -397,6 +406,7 @@ def test_a_sweep_shows_how_sensitive_the_result_is(visit, swept, opened, tmp_pat
     assert {line["name"], good["name"], bad["name"]} == {"D-SGD"}
 
 
+@pytest.mark.wide
 def test_runs_that_diverged_or_did_not_finish_are_told_of(visit, swept, compared, tmp_path):
     assert small_run_folders.change_manifest(swept / "a50")["status"] == "diverged"
     runs = shutil.copytree(compared, tmp_path / "small")
@@ -417,6 +427,7 @@ def test_runs_that_diverged_or_did_not_finish_are_told_of(visit, swept, compared
     }
 
 
+@pytest.mark.wide
 def test_a_run_without_evaluations_gives_a_page_all_the_same(visit, compared, tmp_path):
     path = shutil.copytree(compared / "dsgd-seed0", tmp_path / "early")
     small_run_folders.cut_like_a_kill(path)
@@ -427,6 +438,7 @@ def test_a_run_without_evaluations_gives_a_page_all_the_same(visit, compared, tm
     assert page.locator("#network-chart .points path.point").count() >= 5
 
 
+@pytest.mark.wide
 def test_hostile_names_are_shown_as_they_are(visit, compared, tmp_path):
     runs = shutil.copytree(compared, tmp_path / "small")
     for seed in small_run_folders.SEEDS:
@@ -440,6 +452,7 @@ def test_hostile_names_are_shown_as_they_are(visit, compared, tmp_path):
     assert HOSTILE in page.locator("#curves-chart .legend").text_content()
 
 
+@pytest.mark.wide
 def test_a_line_over_several_labels_has_the_name_of_the_algorithm(visit, swept, tmp_path):
     """A sweep's labels say one value each; the line goes over all."""
     runs = shutil.copytree(swept, tmp_path / "sweep")
@@ -452,6 +465,7 @@ def test_a_line_over_several_labels_has_the_name_of_the_algorithm(visit, swept, 
     assert {trace["name"] for trace in chart_data(page, "sensitivity")["data"]} == {"dsgd"}
 
 
+@pytest.mark.wide
 def test_every_column_of_the_agents_fits_a_laptop(visit, compared, tmp_path):
     """With test rows and three metrics of the user's, as the built-in problems have them."""
     path = shutil.copytree(compared / "diamond-seed0", tmp_path / "run")
@@ -470,6 +484,7 @@ def test_every_column_of_the_agents_fits_a_laptop(visit, compared, tmp_path):
     assert box.evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
+@pytest.mark.wide
 def test_on_a_phone_the_legend_of_costs_leaves_its_axis_alone(visit, compared, tmp_path):
     page = visit(
         report.build([compared / "diamond-seed0"], tmp_path / "page.html").as_uri(),
@@ -483,6 +498,7 @@ def test_on_a_phone_the_legend_of_costs_leaves_its_axis_alone(visit, compared, t
     assert title["y"] + title["height"] <= buttons["y"] + 1
 
 
+@pytest.mark.wide
 def test_the_live_page_follows_a_run_to_its_end(visit, compared, tmp_path):
     runs = shutil.copytree(compared, tmp_path / "small")
     path = runs / "dsgd-seed0"

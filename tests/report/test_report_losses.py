@@ -1,5 +1,6 @@
 """The report of a run whose messages are lost now and then, in a real browser."""
 
+import pytest
 import small_run_folders
 from browser_pages import chart_data, needs_browser, table_rows
 
@@ -9,6 +10,7 @@ from diamond import report
 pytestmark = needs_browser
 
 
+@pytest.mark.wide
 def test_each_link_says_how_many_messages_were_lost(visit, tmp_path):
     lossy = diamond.network.ring(5).through(diamond.network.channels.drops(0.3))
     path = small_run_folders.write_run(tmp_path / "runs" / "lossy", "dsgd", "D-SGD", network=lossy)

@@ -140,6 +140,7 @@ def test_the_description_tells_cases_and_scales_apart():
 # The trials
 
 
+@pytest.mark.wide
 def test_trials_are_remembered(tmp_path, called):
     counts = []
     first = run(tmp_path, on_trial=counts.append)
@@ -335,6 +336,7 @@ def tables(text):
         yield [dict(zip(head, line)) for line in body]
 
 
+@pytest.mark.wide
 def test_an_experiment_writes_pictures_numbers_and_tables(tmp_path, monkeypatch, called):
     numbers, text, output = reproduce("tuned", SCALE, tmp_path, monkeypatch)
     assert called == [0, 1, 0, 1]

@@ -47,6 +47,7 @@ CHANNELS = {
 FIRST = ["float16", "3 bits", "top", "random"]
 
 
+@pytest.mark.wide(keep=["3 bits", "top"])
 @pytest.mark.parametrize(
     "name", [n if n in FIRST else pytest.param(n, marks=pytest.mark.slow) for n in CHANNELS]
 )

@@ -33,6 +33,7 @@ def down_rounds(scenario, i, j):
     return [t for t in range(ROUNDS) if not scenario.sources_used[i, t][j]]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("order", ["paper", "atc"])
 def test_without_absences_the_run_equals_one_that_waits(tmp_path, order):
     from helpers import same_bits
@@ -45,6 +46,7 @@ def test_without_absences_the_run_equals_one_that_waits(tmp_path, order):
     )
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("victim", [0, 1, 3])
 @pytest.mark.parametrize("order", ["paper", "atc"])
 def test_a_permanent_crash_delays_the_others_once(tmp_path, victim, order):
@@ -58,6 +60,7 @@ def test_a_permanent_crash_delays_the_others_once(tmp_path, victim, order):
     assert down_rounds(scenario, (victim + 2) % 4, left) == []
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_returning_agent_catches_up_and_takes_part_again(tmp_path, victim):
     scenario = AbsenceScenario(tmp_path, absences=[(victim, 3.5, 10.5)])
@@ -110,6 +113,7 @@ def test_a_slow_agent_that_answers_is_awaited(tmp_path, monkeypatch):
     assert down_rounds(scenario, 0, 1) == down_rounds(scenario, 1, 2) == []
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("victim", [0, 1, 2])
 def test_killed_at_any_instant_of_an_exchange_and_back_or_not(tmp_path, victim):
     held = 0

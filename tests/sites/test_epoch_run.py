@@ -18,6 +18,7 @@ def check_sums(cluster):
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("name", "order"), [("diamond", "atc"), pytest.param("dsgd", None, marks=SLOW)]
 )
@@ -30,6 +31,7 @@ def test_sites_give_the_bits_of_the_simulation(tmp_path, name, order):
         check_sums(cluster)
 
 
+@pytest.mark.wide
 def test_kills_around_every_change_leave_the_bits_as_they_are(tmp_path):
     kills = [(0, 3), (1, 4), (4, 4), (2, 4), (3, 5), (1, 9), (0, 9), (4, 9), (2, 11), (5, 13)]
     kills += [(0, 13), (3, 13), (3, 14), (5, 16), (2, 18)]

@@ -52,6 +52,7 @@ def both_ends(problem, network, method):
     return wanted, stack_states(rehearse(rows, network, method, 4))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_sites_have_the_bits_of_the_simulation(name, dtype):
@@ -61,6 +62,7 @@ def test_sites_have_the_bits_of_the_simulation(name, dtype):
     assert same_bits(wanted, found) and np.ptp(found.x, axis=0).max() == 0
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ["ring", "pair"])
 def test_means_and_gossip_follow_one_another(name):
     network = NETWORKS[name]
@@ -106,6 +108,7 @@ def path_of_four(kind):
     return agents(quad(agents=4), NETWORKS["path"], MeanMethod(0.1, kind))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("kind", "victim"), [("mean", 1), ("mean", 3), ("around", 2)])
 def test_killed_at_any_instant_it_ends_in_the_same_bits(kind, victim, tmp_path, monkeypatch):
     team, seen = path_of_four(kind), []
@@ -131,6 +134,7 @@ def test_neighbours_beside_the_tree_let_messages_be_discarded(tmp_path):
     assert cluster.most_messages <= 2 * (2 * EVERY + 2) < 2 * ROUNDS
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", ["mean", "around"])
 def test_sites_over_tls_of_which_one_dies_end_in_the_same_bits(kind, tmp_path, monkeypatch):
     network, method = diamond.network.path(3), MeanMethod(0.1, kind)

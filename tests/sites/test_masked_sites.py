@@ -118,6 +118,7 @@ def test_sites_run_as_the_simulation():
         np.testing.assert_allclose(flat(found_states.x), flat(wanted.x), rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.wide
 def test_kills_at_any_instant_give_the_same_bits_and_never_a_mask_twice(tmp_path, monkeypatch):
     undisturbed = Cluster(tmp_path / "a", agents=team()).run()
     cluster = Cluster(tmp_path / "b", agents=team())

@@ -51,6 +51,7 @@ def close(one, other, tolerance):
         np.testing.assert_allclose(a, b, atol=tolerance * np.abs(a).max(), rtol=0)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("name", "precision"), CASES)
 def test_numbers_and_trajectory_are_the_simulated_ones(name, precision, monkeypatch):
     skip_measures(monkeypatch)
@@ -73,6 +74,7 @@ EXACT_MEANS = {"solve"}  # no messages of neighbours: compared elsewhere
 COUNTS_AGENTS = "bome"  # its directions depend on the number of agents, which a site must know
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "name",
     [
@@ -91,6 +93,7 @@ def test_three_rounds_of_every_method_are_the_simulated_ones(name, monkeypatch):
     close(wanted.state, stack_states(found), 1e-12)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("precision", TOLERANCE)
 def test_with_given_steps_the_trajectory_is_the_simulated_one_to_rounding(precision, monkeypatch):
     skip_measures(monkeypatch)
@@ -156,6 +159,7 @@ def ends_well(cluster, calm):
     assert all(same_bits(one, other) for one, other in zip(found, calm, strict=True))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("apart", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_at_every_instant_of_a_consensus(tmp_path, monkeypatch, soon, apart):
     seen = []

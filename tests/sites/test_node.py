@@ -156,6 +156,7 @@ class Trouble:
 KINDS = ["kill", "stop", "cut", "delay", "duplicate", "reorder", "truncate", "corrupt"]
 
 
+@pytest.mark.wide(keep=["cut-checkpoint"])
 @pytest.mark.parametrize("phase", ["before", "transfer", "after", "checkpoint"])
 @pytest.mark.parametrize("kind", [*KINDS, "old checkpoint"])
 def test_the_matrix_of_faults(tmp_path, monkeypatch, kind, phase):

@@ -110,6 +110,7 @@ def test_honest_sites_whose_rows_differ_are_no_outliers(clinics, caplog):
     assert "its message of round" not in caplog.text
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("since", [0, 20])
 def test_only_a_site_that_scales_its_messages_is_an_outlier(clinics, since):
     falsify = lambda arrays, rounds=count(): [(1000 if next(rounds) >= since else 1) * arrays[0]]

@@ -62,6 +62,7 @@ def bundle_of(folder):
     return folder.parent / "bundles" / folder.name
 
 
+@pytest.mark.wide
 def test_sites_without_keys_make_the_simulated_run():
     ends = run_lockstep(make_agents(), ROUNDS)
     plain = diamond.gt_sgd(alpha=0.05, beta=0.1, order="atc", batch=4)
@@ -70,6 +71,7 @@ def test_sites_without_keys_make_the_simulated_run():
     np.testing.assert_allclose([end.state.x for end in ends], run.x, rtol=1e-5)
 
 
+@pytest.mark.wide
 def test_a_ledger_survives_kills_at_any_instant_and_never_says_less(tmp_path, monkeypatch):
     """All die again and again: bits and ledger are those of a run without kills."""
     undisturbed = run_lockstep(make_agents(), ROUNDS)
@@ -122,6 +124,7 @@ def test_a_site_stops_before_it_overspends_and_tells_its_neighbours(tmp_path):
         assert max(e["round"] for e in lines_of(tmp_path / str(node.agent.number))) == 3
 
 
+@pytest.mark.wide
 def test_noise_comes_from_the_sites_key_which_neighbours_do_not_have():
     """Other keys, other messages and the same agreement; the key is in no digest."""
     words = np.arange(12, dtype=np.uint32).reshape(3, 4)

@@ -127,6 +127,7 @@ def test_first_order_steps_of_sites_have_the_bits_of_the_simulation(monkeypatch)
     np.testing.assert_allclose(found[-1].x, wanted[-1].state.x, rtol=1e-4)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("level", "victim"), [("personal", 0), ("common", 1), ("none", 3)])
 def test_killed_at_any_instant_it_ends_in_the_same_bits(level, victim, tmp_path, monkeypatch):
     everyone, seen = team(level, "path"), []
@@ -146,6 +147,7 @@ def test_killed_at_any_instant_it_ends_in_the_same_bits(level, victim, tmp_path,
     assert "finish_exchange" not in seen  # a site that has ended knows it
 
 
+@pytest.mark.wide(keep=["none"])
 @pytest.mark.parametrize("level", LEVELS)
 def test_columns_and_costs_of_sites_are_those_of_the_simulation(level, tmp_path, monkeypatch):
     skip_measures(monkeypatch)

@@ -47,6 +47,7 @@ def on_disk(folder):
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("missing", ["wait", "continue"])
 def test_disk_and_memory_stay_close_below_the_estimate(tmp_path, team, monkeypatch, missing):
     disk, memory, wire = [], [], InProcessNetwork()

@@ -116,6 +116,7 @@ class Federation:
             self.wire.close()
 
 
+@pytest.mark.wide(keep=["signed-False"])
 @pytest.mark.parametrize("keeps_record", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restored_site_that_computes_other_bits_sends_none_of_them(
@@ -130,6 +131,7 @@ def test_a_restored_site_that_computes_other_bits_sends_none_of_them(
     assert federation.neighbours_wait  # the remedy is still possible
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restored_site_that_computes_the_same_bits_continues(tmp_path, monkeypatch, kind):
     ends = Federation(tmp_path, kind, keeps_record=False, other_bits=False).run(monkeypatch)

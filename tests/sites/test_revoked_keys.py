@@ -75,6 +75,7 @@ async def run_sites(folder, keys, missing, revoked=()):
     return ends
 
 
+@pytest.mark.wide(keep=["revoked1-wait"])
 @pytest.mark.parametrize("missing", ["wait", "continue"])
 @pytest.mark.parametrize("revoked", [(None,), ("site0",), ("site1", "site2")])
 def test_a_run_continues_whose_keys_were_revoked_while_a_site_was_down(tmp_path, missing, revoked):

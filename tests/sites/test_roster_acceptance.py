@@ -129,6 +129,7 @@ class FederatedCluster(ChangingCluster):
         self.acceptances[number].credentials.renew(bundle, signed)
 
 
+@pytest.mark.wide(keep=["9-kills0"])
 @pytest.mark.parametrize(
     ("last", "kills"),
     [

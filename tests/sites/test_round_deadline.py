@@ -65,6 +65,7 @@ def check_and_replay(scenario, order, name="gt_sgd"):
     return network
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("order", ["paper", "atc"])
 def test_a_slow_agent_takes_part_and_delays_nobody(tmp_path, order):
     scenario = DeadlineScenario(tmp_path, order=order)

@@ -64,6 +64,7 @@ def test_honest_sites_compute_the_same_bits_and_accuse_nobody(tmp_path):
     assert not proofs(tmp_path / "signed", ca)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("graph", "size", "within"), [("complete", 4, 1), ("ring", 5, 3)])
 def test_one_lie_to_one_neighbour_gives_every_honest_site_a_proof(
     tmp_path, graph, size, within, caplog
@@ -98,6 +99,7 @@ def test_later_messages_of_a_proven_liar_change_nothing(tmp_path):
     assert all(same_bits(ends[0][i].state, ends[1][i].state) for i in honest)
 
 
+@pytest.mark.wide
 def test_sites_that_die_again_and_again_sign_nothing_twice(tmp_path, monkeypatch):
     """Restarted sites sign the same digests, with and without a liar: nobody else is accused."""
     undisturbed = make_cluster(tmp_path / "quiet")[0].run()

@@ -39,6 +39,7 @@ CASES = [
 ]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("name", "precision", "order"), CASES)
 def test_the_trajectory_is_the_simulated_one(name, precision, order):
     algorithm, close = build_algorithm(name, order=order), TOLERANCE[precision]

@@ -3,6 +3,7 @@
 import asyncio
 
 import numpy as np
+import pytest
 from fast_compilation import skip_measures, without_optimizations
 from helpers import quad
 from lockstep_agents import agents, build_algorithm
@@ -32,6 +33,7 @@ FILE = {
 }
 
 
+@pytest.mark.wide
 def test_sites_write_the_seconds_of_the_simulation(tmp_path, monkeypatch):
     skip_measures(monkeypatch)
     network = federation_file.validate(FILE, "trial.toml").build_network()

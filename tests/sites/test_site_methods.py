@@ -35,6 +35,7 @@ METHODS = {
 }
 
 
+@pytest.mark.wide(keep=["itd"])
 @pytest.mark.parametrize("name", METHODS)
 def test_the_trajectory_is_the_simulated_one(name):
     method, level, exchange_count = METHODS[name]
@@ -61,6 +62,7 @@ def test_what_is_sent_is_what_is_counted(monkeypatch):
     assert run.messages == 4 * 5 * 2 * 4
 
 
+@pytest.mark.wide(keep=["in turn"])
 @pytest.mark.parametrize("name", ["in turn", "ma_dsbo", "adam"])
 def test_killed_at_any_exchange_it_ends_in_the_same_bits(name, tmp_path, monkeypatch):
     method, level, _ = METHODS[name]

@@ -72,6 +72,7 @@ def risky():
     return nan_beyond(free, 0.6 * float(pytrees.norm(way)))
 
 
+@pytest.mark.wide
 def test_diverged_and_increasing_runs_roll_back_as_in_the_simulation(monkeypatch):
     script_loss_increase(monkeypatch, 50, 1)
     found = compared(risky(), 55)
@@ -121,6 +122,7 @@ def ends_well(cluster, calm):
     assert all(same_bits(one, other) for one, other in zip(found, calm, strict=True))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("apart", [250, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_at_any_instant_of_a_rollback(tmp_path, monkeypatch, hasty, apart):
     seen = []

@@ -96,6 +96,7 @@ def whole():
     return with_rows(first, rows)
 
 
+@pytest.mark.wide
 def test_the_folder_has_the_measures_of_the_simulation(calm):
     wanted = simulated()
     for i, name in enumerate(SITES):
@@ -126,6 +127,7 @@ def test_disagreement_is_that_of_the_last_messages(calm):
             assert line["disagreement"] == pytest.approx(wanted, rel=1e-9)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("killed", [(0,), (1, 3), (6,), (6, 7)])
 def test_a_killed_site_writes_the_lines_of_one_that_was_not(tmp_path, calm, killed):
     run(tmp_path, killed)

@@ -72,6 +72,7 @@ def test_a_warm_restart_starts_at_the_last_points_and_trackers_keep_their_sum(st
     assert not same(found, stood[1])
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("instant", [3, 25, 60])
 def test_a_site_killed_on_the_way_ends_in_the_same_bits(stood, tmp_path, monkeypatch, instant):
     with without_optimizations():

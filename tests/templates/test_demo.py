@@ -53,6 +53,7 @@ def test_the_settings_say_the_same_as_the_objects():
     )
 
 
+@pytest.mark.wide
 def test_all_methods_see_the_same_draws(compared):
     assert list(compared) == ["DIAMOND", "GT-SGD", "M-SGD", "D-SGD"]
     first = compared["DIAMOND"]

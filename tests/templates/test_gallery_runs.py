@@ -53,6 +53,7 @@ def changes(kind):
     return ["rounds=2", "every=2", "algorithm.batch=2", *network, *steps, *SMALL[kind]]
 
 
+@pytest.mark.wide(keep=["distillation", "fair_weights", "navigation"])
 @pytest.mark.parametrize("kind", TEMPLATE_SETTINGS)
 def test_an_entry_runs(kind, tmp_path, monkeypatch, float32):
     skip_loss_checks(monkeypatch)

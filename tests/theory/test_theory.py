@@ -76,6 +76,7 @@ def test_lemma_1_bounds_what_the_quadratic_does():
     assert 0.2 < np.max(ratios) <= 1
 
 
+@pytest.mark.wide
 def test_lemma_2_bounds_what_the_estimate_does_and_its_printed_form_does_not():
     init = lambda key: (jnp.zeros(2), jnp.zeros(1))
     rows = [np.random.default_rng(0).normal(size=(6, 1))]
@@ -93,6 +94,7 @@ def test_lemma_2_bounds_what_the_estimate_does_and_its_printed_form_does_not():
     assert L_K**2 < change <= L_K
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("terms", [1, 4, 9])
 def test_lemma_3_is_the_bias_where_y_is_one_number(terms):
     q = quad(agents=1, upper=1, lower=1, mu=0.5, L=0.5)

@@ -101,6 +101,7 @@ def test_what_compares_the_agents_is_exact(linear):
     np.testing.assert_allclose(result.start, [np.mean(losses), (y**2).sum(), apart], rtol=1e-8)
 
 
+@pytest.mark.wide
 def test_searches_climb_to_the_rim_of_the_ball(cubic):
     steep = np.hypot(CUBE, COUPLED)  # g_yy is STIFF + CUBE y_0 + COUPLED x_0 in its first entry
     expected = {
@@ -134,6 +135,7 @@ def test_the_norm_of_a_trilinear_form_is_found():
     np.testing.assert_allclose(supremum(form, a, a, vectors, 0.0, 80), 2.0, rtol=1e-12)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("values", [np.linspace(0.1, 9, 30), np.ones(30), np.repeat([-2, 5], 15)])
 def test_lanczos_finds_the_ends_of_a_spectrum(values):
     basis = np.linalg.qr(np.random.default_rng(0).normal(size=(30, 30)))[0]
@@ -143,6 +145,7 @@ def test_lanczos_finds_the_ends_of_a_spectrum(values):
     np.testing.assert_allclose(result[:2], [values.min(), values.max()], rtol=1e-9)
 
 
+@pytest.mark.wide
 def test_a_short_lanczos_knows_its_error():
     values = np.linspace(0, 1, 400)
     result = lanczos(
@@ -179,6 +182,7 @@ rounded.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
 bowl.defjvp(lambda primals, tangents: (bowl(*primals), rounded(primals[0]) @ tangents[0]))
 
 
+@pytest.mark.wide
 def test_a_solution_up_to_rounding_counts_as_one():
     problem = SimpleNamespace(g=lambda x, y, where: bowl(y), train=SimpleNamespace(count=1))
     result = lower_solution.solve_lower_level(problem, None, jnp.zeros(2))

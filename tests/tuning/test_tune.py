@@ -77,6 +77,7 @@ def command(*words, code=0):
     return result
 
 
+@pytest.mark.wide
 def test_the_best_wins_what_diverges_is_out_and_the_tuned_file_runs(folder, calls):
     """A step of 1e-9 stands still, one of 1e20 leaves for infinity: only the middle one learns."""
     output = command("tune", "own.toml", "--json")
@@ -152,6 +153,7 @@ def test_every_algorithm_is_tried_as_often(folder):
     assert "one experiment at a time" in command("tune", "own.toml", "all", code=2).output
 
 
+@pytest.mark.wide(keep=["diamond-True"])
 @pytest.mark.parametrize("name, momentum", [("diamond", True), ("gt_sgd", False)])
 def test_without_lists_27_settings_lie_around_the_algorithms_own_steps(name, momentum):
     table = {"name": name, "batch": 2, "steps": "paper(0.3, 2, 5, 6)", "label": "mine"}
