@@ -204,7 +204,7 @@ async def refuse(context: Any, reason: Refused) -> None:
 
 
 async def run_site(
-    bundle: roster.Bundle, engine: str, size: int, rounds: int
+    bundle: roster.Bundle, engine: str, size: int, rounds: int, folder: Path
 ) -> tuple[float, float, str]:
     """Run one site; return seconds and processor seconds of a round, and the digest of x."""
     number, network = bundle.me.number, diamond.network.ring(len(bundle.roster.members))
@@ -222,7 +222,6 @@ async def run_site(
         transport = GrpcTransport(bundle, max_bytes, engine == "unary")
         server = partial(GrpcServer, max_bytes=max_bytes)
     async with transport:
-        folder = Path("run", bundle.me.name)
         node = Node(agent, rounds, transport, folder, rounds // CHECKPOINTS, on_round=record_time)
         async with server(bundle, node.answer_request):
             final = await node.run()
@@ -230,44 +229,63 @@ async def run_site(
     return seconds, worked, compute_digest(final.state.x)
 
 
-def run_ring(
-    root: Path, engine: str, sites: int, size: int, rounds: int
-) -> tuple[float, float, tuple[str, ...]]:
-    """Run a ring of sites, a process each; return `run_site` as means, and all digests."""
-    addresses = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(sites))}
-    with tempfile.TemporaryDirectory(dir=root) as folder:
+def serve_runs(bundle: Path) -> None:
+    """Run one site again and again: a line of the standard input names each run."""
+    run_inline()  # as `diamond net start` does
+    enable_compile_cache()
+    site = roster.load_bundle(bundle)
+    with asyncio.Runner() as runner:
+        for line in sys.stdin:
+            engine, size, rounds = line.split()
+            with tempfile.TemporaryDirectory(dir=bundle) as folder:
+                run = run_site(site, engine, int(size), int(rounds), Path(folder))
+                print(json.dumps(runner.run(run)), flush=True)
+
+
+class Ring:
+    """Ring of sites, a process each, for many runs."""
+
+    def __init__(self, root: Path, sites: int):
+        addresses = {f"site{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports(sites))}
         bundles = certificate_authority.create_federation(
-            Path(folder, "federation"), "trial", addresses, diamond.network.ring(sites)
+            root / f"{sites} sites", "trial", addresses, diamond.network.ring(sites)
         )
-        processes: list[subprocess.Popen[bytes]] = []
-        try:
-            for bundle in bundles.values():
-                words = ["--site", bundle, engine, str(size), str(rounds)]
-                command, place = [sys.executable, __file__, *words], environment(root, HERE)
-                processes.append(
-                    subprocess.Popen(command, stdout=subprocess.PIPE, env=place, cwd=folder)
-                )
-            while None in (codes := [process.poll() for process in processes]) and not any(codes):
-                time.sleep(0.2)  # if one fails, the others would wait for it
-        finally:
-            for process in processes:
-                process.kill()
-        outputs = [process.communicate()[0] for process in processes]
-    if any(process.returncode for process in processes):
-        raise RuntimeError(f"a site of the run on {engine!r} failed")
-    seconds, worked, digests = zip(*(json.loads(text.splitlines()[-1]) for text in outputs))
-    return statistics.mean(seconds), statistics.mean(worked), digests
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.processes = []
+        for bundle in bundles.values():
+            command = [sys.executable, __file__, "--site", str(bundle)]
+            process = subprocess.Popen(command, env=environment(root, HERE), cwd=root, **pipes)
+            self.processes.append(process)
+
+    def __enter__(self) -> "Ring":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+    def run(self, engine: str, size: int, rounds: int) -> tuple[float, float, tuple[str, ...]]:
+        """Return mean seconds and processor seconds of a site and round, and all digests of x."""
+        for process in self.processes:
+            process.stdin.write(f"{engine} {size} {rounds}\n")
+            process.stdin.flush()
+        results = [json.loads(process.stdout.readline()) for process in self.processes]
+        seconds, worked, digests = zip(*results)
+        return statistics.mean(seconds), statistics.mean(worked), digests
 
 
-def compare(root: Path, other: str, sites: int, size: int, rounds: int, repeats: int) -> str:
+def compare(ring: Ring, other: str, size: int, rounds: int, repeats: int) -> str:
     """Return a line of the table: runs of our transport and of another engine in turns."""
     runs: dict[str, list[tuple[float, float, tuple[str, ...]]]] = {"ours": [], other: []}
+    for engine in runs:
+        ring.run(engine, size, CHECKPOINTS)  # compiles
     for turn in range(repeats):
         for engine in [*runs][:: -1 if turn % 2 else 1]:
-            runs[engine].append(run_ring(root, engine, sites, size, rounds))
+            runs[engine].append(ring.run(engine, size, rounds))
     if len({run[2] for measured in runs.values() for run in measured}) != 1:
         raise RuntimeError("the transports end in different bits")
-    text = f"{sites:>5}" + f"{size // 1000} kB".rjust(10)
+    text = f"{len(ring.processes):>5}" + f"{size // 1000} kB".rjust(10)
     for k, show in enumerate((lambda seconds: 1 / seconds, lambda seconds: 1000 * seconds)):
         ours, others = ([run[k] for run in measured] for measured in runs.values())
         medians = statistics.median(ours), statistics.median(others)
@@ -285,17 +303,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--unary", action="store_true", help="request each message by a call")
     parser.add_argument("--smoke", action="store_true", help="two sites, one size, a few rounds")
-    parser.add_argument("--site", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--site", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if grpc is None:
         print("gRPC is not installed, so nothing is compared: `pip install grpcio`")
         return
     if options.site:
-        run_inline()  # as `diamond net start` does
-        enable_compile_cache()
-        bundle, engine, size, rounds = options.site
-        run = run_site(roster.load_bundle(Path(bundle)), engine, int(size), int(rounds))
-        print(json.dumps(asyncio.run(run)))
+        serve_runs(options.site)
         return
     if options.smoke:
         options.sites, options.sizes, options.repeats = [2], [4_000], 1
@@ -305,10 +319,10 @@ def main() -> None:
     print(f"{'sites':>5}{'message':>10}" + 2 * f"{'ours':>10}{other:>10}{'ratio':>8}{'':15}")
     with tempfile.TemporaryDirectory() as folder:
         for sites in options.sites:
-            for size in options.sizes:
-                rounds = SMOKE_ROUNDS if options.smoke else ROUNDS[size]
-                case = sites, size, rounds, options.repeats
-                print(compare(Path(folder), other, *case), flush=True)
+            with Ring(Path(folder), sites) as ring:
+                for size in options.sizes:
+                    rounds = SMOKE_ROUNDS if options.smoke else ROUNDS[size]
+                    print(compare(ring, other, size, rounds, options.repeats), flush=True)
 
 
 if __name__ == "__main__":

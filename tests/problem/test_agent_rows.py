@@ -59,12 +59,6 @@ def test_each_process_loads_its_own_rows_and_all_find_the_numbers_of_one():
     assert second == second | {"resolved": one["resolved"], "digest": one["digest"]}
 
 
-@pytest.mark.wide(
-    keep=[
-        "nan-agent 3's training rows ['a'] are not finite: row 2 is the first",
-        "wide-a row of agent 3's training rows ['a'] is float64[7], of agent 0's float32[3]",
-    ]
-)
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
