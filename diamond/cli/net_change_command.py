@@ -47,11 +47,12 @@ def change(
             message = "cannot change while the run goes on; only sites, relays and network can"
             raise BadExperiment(str(file), [Mistake(name, message) for name in changed])
         network = federation.build_network(), terms["network"]
-        change_inputs = federation.sites, *network, from_round, federation.relays
         with value_errors_as_mistakes(str(file)):
             used = {"changing members": True, "signatures": federation.signed}
             check_combination(used, federation.name, "sites")
-            bundles = change_members(folder, *change_inputs, rewind)
+            bundles = change_members(
+                folder, federation.sites, *network, from_round, federation.relays, rewind
+            )
         roster = load_roster(folder)
         before, after = (
             {roster.members[i].name for i in epoch.members} for epoch in roster.epochs[-2:]

@@ -54,14 +54,19 @@ def doctor(
 
         digests: dict[str, str] = {}
         if problem or federation.problem:
-            parts = federation.build_network(), federation.algorithm.build(), site.me.number
-            sampling_settings = federation.seed, federation.sampling
             problem_built = build_problem(
                 site_problem(problem, data, site, federation), site.me.name
             )
-            agent = Agent(problem_built, *parts, *sampling_settings, missing=federation.missing)
-            settings = federation.missing, federation.deadline, federation.signed
-            policy = describe_policy(*settings)
+            agent = Agent(
+                problem_built,
+                federation.build_network(),
+                federation.algorithm.build(),
+                site.me.number,
+                federation.seed,
+                federation.sampling,
+                missing=federation.missing,
+            )
+            policy = describe_policy(federation.missing, federation.deadline, federation.signed)
             digests = compute_digests(agent, federation.rounds, policy)
             estimates = estimate_resources(agent, federation.every, federation.missing)
             if noise := describe_noise(agent.algorithm, problem_built):

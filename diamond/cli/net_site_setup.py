@@ -63,8 +63,9 @@ def load_site(bundle: Path) -> "Iterator[tuple[Bundle, Federation]]":
         print_message(warning, "yellow")
     roster = site.roster
     sites = {member.name: member.address for member in roster.founders}
-    fixed = roster.federation, roster.terms, sites, roster.all_relays
-    federation = from_terms(*fixed, is_checked=bool(roster.epochs))
+    federation = from_terms(
+        roster.federation, roster.terms, sites, roster.all_relays, is_checked=bool(roster.epochs)
+    )
     names = {member.number: member.name for member in site.roster.members}
     with jax.enable_x64(federation.precision == "float64"), warnings.catch_warnings():
         warnings.simplefilter("always", RuntimeWarning)

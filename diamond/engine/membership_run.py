@@ -95,8 +95,9 @@ def simulate_epochs(
             settings.memory,
             members,
         )
-        fixed = part, epoch.network, algorithm, seed, settings.sampling, backend
-        driver = SingleDriver(*fixed, settings.measures)
+        driver = SingleDriver(
+            part, epoch.network, algorithm, seed, settings.sampling, backend, settings.measures
+        )
         if everyone is None:
             everyone = _all_agents(problem, driver, seed)
         else:

@@ -151,10 +151,16 @@ class ShardedModel(SingleDevice):
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
         """Run rounds up to `until`, or through the first that leaves x or y not finite."""
-        inputs = algorithm, self.working, self.mixing, key, progress
         shardings = tuple(jax.tree.leaves(self.shardings(progress)))
         after, is_finite = self.rounds(
-            *inputs, np.int32(until), sampling=self.sampling, shardings=shardings
+            algorithm,
+            self.working,
+            self.mixing,
+            key,
+            progress,
+            np.int32(until),
+            sampling=self.sampling,
+            shardings=shardings,
         )
         return jax.block_until_ready(after), bool(is_finite)
 
@@ -214,8 +220,9 @@ def run_sharded_rounds(
         placed = [jax.lax.with_sharding_constraint(leaf, sharding) for leaf, sharding in pairs]
         return jax.tree.unflatten(structure, placed)
 
-    inputs = algorithm, problem, mixer, key, constrain(progress), until, sampling, size
-    after, is_finite = run_rounds_until(*inputs, constrain)
+    after, is_finite = run_rounds_until(
+        algorithm, problem, mixer, key, constrain(progress), until, sampling, size, constrain
+    )
     return constrain(after), is_finite
 
 

@@ -73,8 +73,15 @@ class MultiDevice(SingleRunBackend):
         load_part = lambda name: problem.batched_part(name, batch, load_rows, to_agents)
         train = load_part("train")
         valid = train if problem.lower is None else load_part("valid")
-        losses = problem.upper, problem.lower, problem.lower_level, problem.prox
-        self.objectives = Objectives(train, valid, *losses, captured_bytes=problem.captured_bytes)
+        self.objectives = Objectives(
+            train,
+            valid,
+            problem.upper,
+            problem.lower,
+            problem.lower_level,
+            problem.prox,
+            captured_bytes=problem.captured_bytes,
+        )
         self.working = working_objectives(
             self.objectives, precision, casts_y=not problem.has_lower_solution
         )
@@ -131,10 +138,18 @@ class MultiDevice(SingleRunBackend):
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
         """Run rounds up to `until`, or through the first that leaves x or y not finite."""
-        inputs = algorithm, self.working, self.exchange, self.agent_numbers, key
         options = {"sampling": self.sampling, "mesh": self.mesh}
         after, failed_rounds = jax.block_until_ready(
-            self.rounds(*inputs, progress, until, **options)
+            self.rounds(
+                algorithm,
+                self.working,
+                self.exchange,
+                self.agent_numbers,
+                key,
+                progress,
+                until,
+                **options,
+            )
         )
         first_failed = int(np.min(self.gather(failed_rounds)))
         if first_failed == until:
@@ -142,7 +157,16 @@ class MultiDevice(SingleRunBackend):
         if self.donates:  # the progress before is overwritten
             return after._replace(t=self._to_devices(np.int32(first_failed + 1), ALL)), False
         after, _ = jax.block_until_ready(
-            self.rounds(*inputs, progress, first_failed + 1, **options)
+            self.rounds(
+                algorithm,
+                self.working,
+                self.exchange,
+                self.agent_numbers,
+                key,
+                progress,
+                first_failed + 1,
+                **options,
+            )
         )
         return after, False
 

@@ -194,8 +194,9 @@ def simulate(
         chosen_backend = backend or select_backend(
             problem, network, algorithm.batch, sampling, devices, precision, memory, shard
         )
-        driver_inputs = problem, network, algorithm, seed, sampling, chosen_backend, measures
-        driver = SingleDriver(*driver_inputs, shrinks, resume)
+        driver = SingleDriver(
+            problem, network, algorithm, seed, sampling, chosen_backend, measures, shrinks, resume
+        )
         report_stage("running")
 
         def evaluate() -> None:

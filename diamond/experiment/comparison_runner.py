@@ -96,7 +96,6 @@ def compare(
     names = [run_name(label, seed) for label in by_label for seed in seed_list]
     with progress_display(names, rounds, progress) as display:
         for label, algorithm in by_label.items():
-            setting = problem, network, algorithm, rounds, every, sampling
             started = time.monotonic()
             run_by_seed: dict[int, Run | None] = {}
             # Runs of one program all end in the same round.
@@ -106,7 +105,21 @@ def compare(
                     display.begin(run_name(label, seed), rounds)
                     display.stage(run_name(label, seed), "all seeds as one program")
                 try:
-                    run_by_seed = dict(zip(seed_list, simulate_seeds(seed_list, *setting, measure)))
+                    run_by_seed = dict(
+                        zip(
+                            seed_list,
+                            simulate_seeds(
+                                seed_list,
+                                problem,
+                                network,
+                                algorithm,
+                                rounds,
+                                every,
+                                sampling,
+                                measure,
+                            ),
+                        )
+                    )
                 except Exception as error:
                     errors |= {(label, seed): error for seed in seed_list}
                     for seed in seed_list:
@@ -125,7 +138,18 @@ def compare(
                     stage = partial(display.stage, name)
                     try:
                         run, reason = _run_one_seed(
-                            seed, *setting, callback, stop, earlier_run, stage, measure
+                            seed,
+                            problem,
+                            network,
+                            algorithm,
+                            rounds,
+                            every,
+                            sampling,
+                            callback,
+                            stop,
+                            earlier_run,
+                            stage,
+                            measure,
                         )
                     except Exception as error:
                         if error is callback.error:
@@ -223,7 +247,6 @@ def _run_one_seed(
     measure: Measure | None,
 ) -> tuple[Run, str]:
     """Execute one run; return it with the reason of its divergence, if any."""
-    arguments = problem, network, algorithm, rounds, seed, every, sampling, on_evaluation
     try:
         options: dict[str, Any] = {
             "stop": stop,
@@ -231,7 +254,9 @@ def _run_one_seed(
             "on_stage": on_stage,
             "measure": measure,
         }
-        return simulate(*arguments, **options), ""
+        return simulate(
+            problem, network, algorithm, rounds, seed, every, sampling, on_evaluation, **options
+        ), ""
     except Diverged as error:
         return error.run, str(error)
 

@@ -277,9 +277,8 @@ class Saga(Estimator):
             raise ValueError("a table of blocks needs sampling='blocks': single rows have no block")
         rows = directions.rows
         f, g = sample.upper // rows.batch, sample.lower // rows.batch
-        first = f * rows.batch, g * rows.batch, g * rows.batch
         upper, lower, cost = directions.upper_and_lower_parts(
-            inputs.point, Sample(*first, None, sample.bits)
+            inputs.point, Sample(f * rows.batch, g * rows.batch, g * rows.batch, None, sample.bits)
         )
         table = BlockTable(*(part.only(directions.names) for part in inputs.memory))
         entry = lambda part, b: jax.tree.map(lambda a: a[b], part)

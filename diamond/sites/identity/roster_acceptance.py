@@ -200,9 +200,13 @@ class RosterAcceptance:
             self.confirmed[j] = answer.version
             return True
 
-        limits = node.timeouts, node.wait_records[j]
         name = node.service.site_name(j)
-        await retry_until_answered(attempt, f"confirmation of roster {version} by {name}", *limits)
+        await retry_until_answered(
+            attempt,
+            f"confirmation of roster {version} by {name}",
+            node.timeouts,
+            node.wait_records[j],
+        )
 
 
 def offer_roster(sender: int, signed: SignedRoster) -> RosterOffer:

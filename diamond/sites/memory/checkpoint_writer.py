@@ -73,8 +73,11 @@ class CheckpointWriter:
         if self.folder is None:
             self.service.durable = tick
         else:
-            call = site_checkpoint.save, self.folder, self.run, progress, outbox
-            self.service.outbox.replace_by_locations(await self.run_blocking(*call))
+            self.service.outbox.replace_by_locations(
+                await self.run_blocking(
+                    site_checkpoint.save, self.folder, self.run, progress, outbox
+                )
+            )
             fallback_round = site_checkpoint.fallback_round(self.folder)
             self.service.durable = self.client.clock.tick_of(fallback_round)
         self.client.report_durable()

@@ -45,8 +45,13 @@ class SiteRunFolder:
         self.progress: AgentProgress | None = None
         agent = node.agent
         start = agent.problem.start(agent.seed)
-        encoding = agent.network.channels, agent.network.mask_limit is not None
-        message_traffic = count_traffic(agent.template, agent.objectives, *start, *encoding)
+        message_traffic = count_traffic(
+            agent.template,
+            agent.objectives,
+            *start,
+            agent.network.channels,
+            agent.network.mask_limit is not None,
+        )
         self.link_costs = LinkCosts(agent.network, message_traffic, agent.seed)
 
     def record_evaluation(self, progress: AgentProgress) -> None:
@@ -88,8 +93,12 @@ class SiteRunFolder:
         network = self.node.agent.network
         diameter, bytes = network.diameter, agreed_bytes(progress.estimates)
         exchanges = count_exchanges(progress.estimates).talks * diameter
-        consensus = exchanges, bytes * network.count_messages(diameter)
-        costs = self.link_costs.costs(progress.rounds_run, *consensus, network.agents * busy)
+        costs = self.link_costs.costs(
+            progress.rounds_run,
+            exchanges,
+            bytes * network.count_messages(diameter),
+            network.agents * busy,
+        )
         return {name: value for name, value in costs.items() if name == "network_seconds"}
 
     def _open_folder(self, progress: AgentProgress) -> None:
@@ -161,8 +170,16 @@ class SiteRunFolder:
     def _manifest_opening(self) -> dict[str, Any]:
         agent = self.node.agent
         rounds = self.node.planned_rounds
-        fixed = agent.seed, rounds, self.node.every, agent.template.batch, agent.sampling
-        manifest = initial_manifest(self.origin, agent.problem, agent.network, *fixed)
+        manifest = initial_manifest(
+            self.origin,
+            agent.problem,
+            agent.network,
+            agent.seed,
+            rounds,
+            self.node.every,
+            agent.template.batch,
+            agent.sampling,
+        )
         rows = {part: self._for_this_agent(n) for part, (n,) in manifest["problem"]["rows"].items()}
         problem = {"agents": agent.agent_count, "rows": rows, "labels": None}
         site = {"name": self.origin.name, "agent": agent.number}

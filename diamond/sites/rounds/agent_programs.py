@@ -74,13 +74,18 @@ def compute_program(plan: ComputeKey) -> Callable[..., Any]:
 
         def sample(stage: int, position: int | None) -> Sample:
             rows = objectives.train.stored, objectives.valid.stored
-            drawn = (
-                algorithm.stages[stage].hessian_batches,
-                algorithm.batch,
-                plan.sampling,
-                position,
+            return objectives.draw_batch(
+                draw(
+                    key,
+                    t,
+                    agent,
+                    rows,
+                    algorithm.stages[stage].hessian_batches,
+                    algorithm.batch,
+                    plan.sampling,
+                    position,
+                )
             )
-            return objectives.draw_batch(draw(key, t, agent, rows, *drawn))
 
         for stage_index, position in plan.silent:
             stage = algorithm.stages[stage_index]
@@ -124,8 +129,9 @@ def finish_program(plan: FinishKey) -> Callable[..., Any]:
             change = plan.robust.change(messages, weights, plan.own_index)
         else:
             change = mix_messages(messages, weights, plan.own_index)
-        mixed = messages[plan.own_index], change
-        state = algorithm.stages[plan.stage].update(old, estimate, *mixed, t)
+        state = algorithm.stages[plan.stage].update(
+            old, estimate, messages[plan.own_index], change, t
+        )
         next_message, new_state = None, prune_leaves(state, (old, estimate))
         if plan.next_message is not None:
             stage, rounds_ahead = plan.next_message

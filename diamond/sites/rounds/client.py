@@ -92,8 +92,9 @@ class NeighbourClient:
 
         with self.neighbour_status[j].mark_awaited():
             description += f" of {self.service.site_name(j)}"
-            limits = self.timeouts, self.wait_records[j]
-            message = await retry_until_answered(attempt, description, *limits)
+            message = await retry_until_answered(
+                attempt, description, self.timeouts, self.wait_records[j]
+            )
         self.neighbour_status[j].round = round
         if not consensus_step and self.service.edges is None:
             self._subscribe(j, t + 1)
@@ -152,8 +153,9 @@ class NeighbourClient:
         return await self.transport.send_request(j, self._encode_request(kind, t, consensus_step))
 
     def _encode_request(self, kind: type[RoundRequest], t: int, consensus_step: int = 0) -> Frame:
-        fixed = self.digests["run"], self.agent.number, t, self.service.durable
-        return kind(*fixed, consensus_step).encode()
+        return kind(
+            self.digests["run"], self.agent.number, t, self.service.durable, consensus_step
+        ).encode()
 
     def decode_message(
         self,
@@ -219,9 +221,10 @@ class NeighbourClient:
             with self.neighbour_status[j].mark_awaited():
                 if edges:
                     return await edges.greet_neighbour(j)
-                limits = self.timeouts, self.wait_records[j]
                 description = f"greeting of {self.service.site_name(j)}"
-                await retry_until_answered(lambda: attempt(j), description, *limits)
+                await retry_until_answered(
+                    lambda: attempt(j), description, self.timeouts, self.wait_records[j]
+                )
                 if self.service.edges is None:
                     self._subscribe(j, self.first_tick)
 

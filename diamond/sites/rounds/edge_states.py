@@ -231,8 +231,13 @@ class EdgeStates:
     async def _retry(
         self, attempt: Callable[[], Awaitable[T | None]], description: str, j: int, t: int
     ) -> T:
-        limits = self.timeouts, self.wait_records[j], partial(self._handle_silence, j, t)
-        return await retry_until_answered(attempt, description, *limits)
+        return await retry_until_answered(
+            attempt,
+            description,
+            self.timeouts,
+            self.wait_records[j],
+            partial(self._handle_silence, j, t),
+        )
 
     def _is_bound(self, j: int, t: int) -> bool:
         """Return whether only j can decide the state of the edge."""

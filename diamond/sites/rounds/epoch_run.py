@@ -161,8 +161,9 @@ class EpochRun:
                 past = self.past | {self.node.run_digest: self.node.last_tick}
                 entry = epoch_entry.enter_epoch(joining, self.node.agent, progress, past)
                 if self.folder is not None:
-                    call = epoch_entry.save_entry, self.folder, following.from_round, entry
-                    await self.node.run_blocking(*call)
+                    await self.node.run_blocking(
+                        epoch_entry.save_entry, self.folder, following.from_round, entry
+                    )
             before = self.node
             self.index += 1
             node = self._build_node(entry)
@@ -212,7 +213,8 @@ def make_epoch_node(
     def make_node(
         epoch: Epoch | None, end: int, entry: EpochEntry | None, folder: Path | None
     ) -> Node:
-        fixed = make_agent(epoch), end, transport, folder
-        return Node(*fixed, entry=entry, total_rounds=rounds, **options)
+        return Node(
+            make_agent(epoch), end, transport, folder, entry=entry, total_rounds=rounds, **options
+        )
 
     return make_node

@@ -36,8 +36,14 @@ def measure_agent(
     """
     problem, metrics = agent.problem, tuple(agent.problem.metrics.items())
     rows = problem.stack(problem.measured_part).for_agent(0)
-    point = progress.state.x, progress.state.y
-    measures = _measure(problem.objectives().for_agent(0), rows, metrics, *point, agent.measure)
+    measures = _measure(
+        problem.objectives().for_agent(0),
+        rows,
+        metrics,
+        progress.state.x,
+        progress.state.y,
+        agent.measure,
+    )
     spent = zip(Cost._fields, cost_counter.total(progress.spent))
     return {
         "round": progress.t,

@@ -71,8 +71,13 @@ class ExchangeRunner:
         step = self.agent.first_consensus_step(progress.t)
         while True:
             try:
-                call = f"{self.run}-find", self.agent.resolve_deferred, progress, consensus
-                resolved: AgentProgress = await self.run_blocking(compile_once, *call)
+                resolved: AgentProgress = await self.run_blocking(
+                    compile_once,
+                    f"{self.run}-find",
+                    self.agent.resolve_deferred,
+                    progress,
+                    consensus,
+                )
                 self.spent = resolved.spent
                 return resolved
             except NotAgreed as error:
@@ -203,8 +208,12 @@ class ExchangeRunner:
         local_result = await self.run_blocking(self.agent.compute, progress, exchange)
         self.spent = local_result.spent
         is_early = self.agent.sends_before_gradient(exchange)
-        sent = self.agent.outgoing_arrays, progress, exchange, None if is_early else local_result
-        messages = dict.fromkeys(self.agent.sources, await self.run_blocking(*sent))
+        messages = dict.fromkeys(
+            self.agent.sources,
+            await self.run_blocking(
+                self.agent.outgoing_arrays, progress, exchange, None if is_early else local_result
+            ),
+        )
         return await self._finish_exchange(progress, exchange, local_result, messages)
 
     async def _finish_exchange(self, *inputs: Any) -> AgentProgress:
@@ -224,8 +233,9 @@ class ExchangeRunner:
         agent, t = self.agent, self.agent.tick(progress, exchange)
         local_result = await self.run_blocking(agent.compute, progress, exchange)
         self.spent = local_result.spent
-        outgoing = agent.outgoing_arrays, progress, exchange, local_result
-        own_message = await self.run_blocking(*outgoing)
+        own_message = await self.run_blocking(
+            agent.outgoing_arrays, progress, exchange, local_result
+        )
         mean = await self._exact_mean(t, own_message, TOTAL_STEP, MEAN_STEP)
         messages = {agent.number: own_message, MEAN_SOURCE: mean}
         return await self._finish_exchange(progress, exchange, local_result, messages), messages
@@ -302,8 +312,9 @@ class ExchangeRunner:
         messages = {j: own_message if message is None else message for j, message in by_neighbour}
         messages[self.agent.number] = own_message
         try:
-            call = self.agent.finish_exchange, progress, exchange, local_result, messages
-            after: AgentProgress = await self.run_blocking(*call)
+            after: AgentProgress = await self.run_blocking(
+                self.agent.finish_exchange, progress, exchange, local_result, messages
+            )
         except FloatingPointError as error:
             reason = replace_agent_numbers(str(error), self.service.names)
             self._detect_outliers(t, exchange, absent)
@@ -320,14 +331,15 @@ class ExchangeRunner:
         """Detect outliers among the messages of exchange t, number `exchange` of its round."""
         if self.agent.distances is not None:
             round = self.clock.round_of(t)
-            observed = *self.agent.distances, absent, exchange
-            self.outlier_detector.detect_outliers(round, *observed)
+            self.outlier_detector.detect_outliers(round, *self.agent.distances, absent, exchange)
 
     async def _publish_outgoing(
         self, progress: AgentProgress, exchange: int, local_result: LocalResult | None
     ) -> list[Any]:
-        call = self.agent.outgoing_arrays, progress, exchange, local_result
-        return self.publish(self.agent.tick(progress, exchange), await self.run_blocking(*call))
+        return self.publish(
+            self.agent.tick(progress, exchange),
+            await self.run_blocking(self.agent.outgoing_arrays, progress, exchange, local_result),
+        )
 
     def publish(self, t: int, arrays: list[Any], consensus_step: int = 0) -> list[Any]:
         """Publish arrays as the message of exchange t, or before it.

@@ -161,9 +161,17 @@ class Node:
         has_deadline = self.deadline is not None
         journal = EdgeJournal(self.agent.neighbours, self.run_digest, folder, has_deadline)
         kind = DeadlineEdges if has_deadline else EdgeStates
-        fixed = self.agent.number, journal, self.timeouts, self.wait_records
-        requests = self.client.request_once, self.client.decode_message, self.client.greet
-        edges = self.service.edges = kind(*fixed, *requests, self.run_blocking, self.names)
+        edges = self.service.edges = kind(
+            self.agent.number,
+            journal,
+            self.timeouts,
+            self.wait_records,
+            self.client.request_once,
+            self.client.decode_message,
+            self.client.greet,
+            self.run_blocking,
+            self.names,
+        )
         edges.notify_waiting = self.service.notify_waiting
         edges.log_event = self.service.audit.record_event
         self.service.outbox.is_unneeded = lambda j, t: journal.edge_vote(j, t) == DOWN
@@ -203,8 +211,9 @@ class Node:
                 self._end_if_finished(progress)
                 if self._is_due(progress):
                     await self.checkpoints.wait()
-                    times = self.seconds, self.seconds_waited
-                    self.evaluation_inputs = EvaluationInputs(self.exchange_runner.messages, *times)
+                    self.evaluation_inputs = EvaluationInputs(
+                        self.exchange_runner.messages, self.seconds, self.seconds_waited
+                    )
                     self.checkpoints.start(progress, self._evaluate)
                     await asyncio.sleep(0)  # starts the task now
                 elif self.on_round is not None:

@@ -108,8 +108,12 @@ class Service:
     def _answer_greeting(self, greeting: messages.Greeting) -> Frame:
         """Compare what the neighbour runs, and answer with receipts of its messages."""
         sender = greeting.sender
-        places = f"at {self.site_name(self.agent)}", f"at {self.site_name(sender)}"
-        if mismatch := describe_differences(self.digests, greeting.parts, *places):
+        if mismatch := describe_differences(
+            self.digests,
+            greeting.parts,
+            f"at {self.site_name(self.agent)}",
+            f"at {self.site_name(sender)}",
+        ):
             self.mismatches[sender] = mismatch
             raise RunMismatch(f"{self.site_name(self.agent)} runs something else: {mismatch}")
         self.mismatches.pop(sender, None)
@@ -258,8 +262,12 @@ class Service:
             if j in self.finished:
                 return
             if self.folder is not None:
-                call = self.folder, self.digests["run"], {*self.finished, j}
-                await self.run_blocking(site_checkpoint.record_finished, *call)
+                await self.run_blocking(
+                    site_checkpoint.record_finished,
+                    self.folder,
+                    self.digests["run"],
+                    {*self.finished, j},
+                )
             self.finished.add(j)
         self.notify_waiting()
 

@@ -80,9 +80,14 @@ class Agent(AgentSetup):
     def _resolution_context(
         self, progress: AgentProgress, consensus: Consensus = SingleProcess()
     ) -> ResolutionContext:
-        fixed = self.problem, self.network, self.template.batch, self.seed
         return ResolutionContext(
-            *fixed, memory=dict(progress.estimates), agent=self.number, consensus=consensus
+            self.problem,
+            self.network,
+            self.template.batch,
+            self.seed,
+            memory=dict(progress.estimates),
+            agent=self.number,
+            consensus=consensus,
         )
 
     def compute(self, progress: AgentProgress, exchange: int) -> LocalResult:
@@ -90,15 +95,15 @@ class Agent(AgentSetup):
         stage, position, silent = self.exchanges[exchange]
         numbers, structure = self._flatten_algorithm(progress.algorithm)
         stages = tuple((silent_stage, self._draw_index(p)) for silent_stage, p in silent)
-        fixed = (
+        key = ComputeKey(
             structure,
             self._objectives,
             self.sampling,
             stages,
             stage,
             self._draw_index(position),
+            has_message=not self.sends_before_gradient(exchange),
         )
-        key = ComputeKey(*fixed, has_message=not self.sends_before_gradient(exchange))
         program = agent_programs.compute_program(key)
         local_result: LocalResult = program(*self._program_arguments(numbers, progress))
         local_result.spent.block_until_ready()  # waits for the whole program
@@ -199,9 +204,17 @@ class Agent(AgentSetup):
             numbers, structure = self._flatten_algorithm(progress.algorithm)
             is_mean = self.sends_mean(exchange)
             has_change = is_mean or self.masked is not None
-            fixed = structure, self._structures[stage], stage, 0 if has_change else own_index
-            choices = self._next_messages[exchange], self.robust, has_change
-            program = agent_programs.finish_program(FinishKey(*fixed, *choices))
+            program = agent_programs.finish_program(
+                FinishKey(
+                    structure,
+                    self._structures[stage],
+                    stage,
+                    0 if has_change else own_index,
+                    self._next_messages[exchange],
+                    self.robust,
+                    has_change,
+                )
+            )
             own_arrays, on_device = self._last_sent
             sources = [self.number, MEAN_SOURCE] if is_mean else self.sources
             leaves = [on_device if messages[j] is own_arrays else messages[j] for j in sources]
@@ -220,9 +233,13 @@ class Agent(AgentSetup):
             is_early, codec = self.sends_before_gradient(exchange), self.channel_codec
             own_message = self.outgoing(progress, exchange, None if is_early else local_result)
             encoded = [self.unflatten_message(messages[j], exchange) for j in self.sources]
-            link = self._exchange_id(progress.t, exchange), self.sources
             decoded, new_states = codec.receive(
-                channel_states[stage], own_message, own_index, encoded, *link
+                channel_states[stage],
+                own_message,
+                own_index,
+                encoded,
+                self._exchange_id(progress.t, exchange),
+                self.sources,
             )
             channel_states = (*channel_states[:stage], new_states, *channel_states[stage + 1 :])
             change = agent_programs.mix_compiled(decoded, self.weights, own_index)

@@ -103,8 +103,11 @@ class Server:
                 self._awaited.add(member.number)
                 for relay in self.bundle.roster.all_relays:
                     on_connection = partial(self._admit_relayed, member.number)
-                    route = self._credentials, relay, member.number
-                    self.start_task(accept_through_relay(*route, self.audit, on_connection))
+                    self.start_task(
+                        accept_through_relay(
+                            self._credentials, relay, member.number, self.audit, on_connection
+                        )
+                    )
 
     async def _reserve_neighbours(self) -> None:
         """Reserve admission for the hosts that the roster lists as neighbours."""

@@ -257,6 +257,5 @@ async def _request(
         return True
 
     with client.neighbour_status[j].mark_awaited():
-        limits = client.timeouts, client.wait_records[j]
         description = f"keys of masked sums of {client.service.site_name(j)}"
-        await retry_until_answered(attempt, description, *limits)
+        await retry_until_answered(attempt, description, client.timeouts, client.wait_records[j])

@@ -180,10 +180,11 @@ class SignedMessages:
 
     def _sign(self, envelope: Envelope, *parts: Any) -> tuple[int, bytes, bytes]:
         """Sign the arrays of a message; return the key's version, the signature and certificate."""
-        place = envelope.round, envelope.consensus_step
-        own = self.signer.sign(self.run, *place, digest_of(*parts))
+        own = self.signer.sign(self.run, envelope.round, envelope.consensus_step, digest_of(*parts))
         key = f"key of roster {own.version}"
-        self.record.record(*place, own.digest, self.round_of(envelope.round), key)
+        self.record.record(
+            envelope.round, envelope.consensus_step, own.digest, self.round_of(envelope.round), key
+        )
         return own.version, own.signature, self.signer.certificate
 
     def _take_queued(self) -> tuple[list[Any], list[bytes]]:
@@ -244,8 +245,9 @@ class SignedMessages:
 
     def has_signed(self, j: int, receipt: Receipt) -> bool:
         """Return whether this site signed by its key what neighbour j reports to hold."""
-        place = receipt.version, self.agent, *receipt.place
-        statement = Statement(self.run, *place, receipt.digest, receipt.signature)
+        statement = Statement(
+            self.run, receipt.version, self.agent, *receipt.place, receipt.digest, receipt.signature
+        )
         if receipt.version != self.signer.version:
             return False  # an earlier key may have signed another message
         if is_own := self._identify(self.signer.certificate).has_signed(statement):
@@ -312,11 +314,19 @@ class SignedMessages:
 def sign_messages(signer: StatementSigner, node: "Node") -> SignedMessages:
     """Return the signed messages of a node."""
     agent, clock, audit = node.agent, node.clock, node.service.audit
-    place = agent.number, node.run_digest, signer, all_neighbours(agent.links)
     is_signed = lambda exchange: not clock.negotiates(exchange)
-    records = node.sent, node.service.outbox.receipts
     return SignedMessages(
-        *place, node.folder, *records, audit, node.names, clock.round_of, is_signed
+        agent.number,
+        node.run_digest,
+        signer,
+        all_neighbours(agent.links),
+        node.folder,
+        node.sent,
+        node.service.outbox.receipts,
+        audit,
+        node.names,
+        clock.round_of,
+        is_signed,
     )
 
 

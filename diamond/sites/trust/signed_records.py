@@ -132,8 +132,9 @@ class StatementSigner:
 
     def sign(self, run: str, exchange: int, consensus_step: int, digest: bytes) -> Statement:
         """Sign the statement that this site's message has that digest."""
-        place = self.refresh().me.number, exchange, consensus_step
-        statement = Statement(run, self.version, *place, digest)
+        statement = Statement(
+            run, self.version, self.refresh().me.number, exchange, consensus_step, digest
+        )
         signature = self._key.sign(statement.signed_bytes(), SIGNATURE_ALGORITHM)
         return statement._replace(signature=signature)
 
