@@ -39,7 +39,9 @@ def child(agents, devices, rank, size, address):
     chain = diamond.hypergradient.neumann(10, 1.0)
     method = diamond.diamond(alpha, alpha, eta, eta, 64, chain, order="paper")
     algorithm = jax.tree.map(jnp.asarray, method)
-    backend = select_backend(work, network, 64, "blocks", "all" if devices or size > 1 else None)
+    backend = select_backend(
+        work, network, 64, "blocks", devices="all" if devices or size > 1 else None
+    )
     progress = backend.scatter_progress(initial_progress(algorithm, *work.start(0), agents))
     rounds, times = 8000 // agents, []
     for _ in range(4):

@@ -65,7 +65,7 @@ def outcome(name, method, folder, seeds):
     with warnings.catch_warnings():  # a run that goes back to smaller steps says so
         warnings.simplefilter("ignore")
         try:
-            tunable = make_tunable(method, problem, network, entry.batch, FIRST_TUNING_SEED)
+            tunable = make_tunable(method, problem, network, entry.batch, seed=FIRST_TUNING_SEED)
         except ValueError as refusal:
             return {"refused": str(refusal)}
         if entry.solver and "hypergradient" in tunable.fixed:
@@ -122,7 +122,7 @@ def run_trials(name, method, problem, network, candidates, seeds, folder):
         network,
         requests,
         entry.rounds,
-        every,
-        folder / "trials",
-        lambda done: None,
+        every=every,
+        folder=folder / "trials",
+        on_trial=lambda done: None,
     )

@@ -92,7 +92,7 @@ def measured(network, features=FEATURES, terms=TERMS, batch=BATCH, rows=ROWS, de
     eta = diamond.schedules.squared(0.1, alpha)
     method = diamond.diamond(alpha, alpha, eta, eta, batch, hg.neumann(terms, 1.0), order="paper")
     algorithm = jax.tree.map(jnp.asarray, method)
-    backend = select_backend(work, network, batch, "blocks", devices)
+    backend = select_backend(work, network, batch, "blocks", devices=devices)
     begin = backend.scatter_progress(initial_progress(algorithm, *work.start(0), m))
     go = lambda until: backend.run_until(algorithm, key(0), begin, until)[0]
     begun = time.perf_counter()

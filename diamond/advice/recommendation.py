@@ -244,7 +244,7 @@ def advise(
         algorithms if isinstance(algorithms, Mapping) else build_algorithms(algorithms, batch)
     )
     runs = {
-        label: _run_pilot(algorithm, problem, network, pilot, seed)
+        label: _run_pilot(algorithm, problem, network, pilot, seed=seed)
         for label, algorithm in algorithms_by_label.items()
     }
     if is_network:
@@ -285,9 +285,9 @@ def advise(
             algorithms_by_label[best.algorithm],
             problem,
             other,
-            pilot,
-            seed,
-            target_metric,
+            pilot=pilot,
+            seed=seed,
+            target=target_metric,
         )
         for other in alternative_networks(network).values()
     ]
@@ -321,7 +321,7 @@ def methods_to_try(level: str, agents: int, kind: str, is_network: bool = False)
 
 
 def omitted_methods(
-    shown: Collection[str], level: str, kind: str, is_network: bool, is_selection: bool
+    shown: Collection[str], level: str, kind: str, is_network: bool, *, is_selection: bool
 ) -> dict[str, str]:
     """Return the methods for this lower level that are not among those `shown`, with the reasons.
 
@@ -351,7 +351,7 @@ def build_algorithms(names: Sequence[str], batch: int) -> dict[str, Algorithm]:
 
 
 def _run_pilot(
-    algorithm: Algorithm, problem: Problem, network: Network, rounds: int, seed: int
+    algorithm: Algorithm, problem: Problem, network: Network, rounds: int, *, seed: int
 ) -> Run | None:
     try:
         return simulate(problem, network, algorithm, rounds, seed, max(1, rounds // 10))
@@ -423,12 +423,13 @@ def _try_topology(
     algorithm: Algorithm,
     problem: Problem,
     network: Network,
+    *,
     pilot: int,
     seed: int,
     target: float,
 ) -> TopologyForecast:
     """Forecast the cost of `algorithm` on another network with links."""
-    run = _run_pilot(algorithm, problem, network, pilot, seed)
+    run = _run_pilot(algorithm, problem, network, pilot, seed=seed)
     return _make_topology(network, _make_prospect(name, run, target))
 
 

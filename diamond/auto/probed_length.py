@@ -68,7 +68,7 @@ def trusted_length(
 
 
 def newton_length(
-    problem: Objectives, x: Tree, y: Tree, direction: Tree, needed: jax.Array, sample: Sample
+    problem: Objectives, x: Tree, y: Tree, direction: Tree, *, needed: jax.Array, sample: Sample
 ) -> tuple[jax.Array, jax.Array, Cost]:
     """Return half the length of Newton's step along `direction` on f, with y following linearly.
 

@@ -148,7 +148,7 @@ def point_of(c: Control, x: Vector) -> Vector:
 
 
 def advance_control(
-    c: Control, x: Vector, evaluation: EvaluatedPoint, most_rows: jax.Array, tolerance: jax.Array
+    c: Control, x: Vector, evaluation: EvaluatedPoint, most_rows: jax.Array, *, tolerance: jax.Array
 ) -> tuple[Control, Vector, jax.Array, jax.Array]:
     """Return the control and x after an evaluation, and whether its y, z and its pairs are used.
 

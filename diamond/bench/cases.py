@@ -43,6 +43,7 @@ def define_case(
     rounds: int,
     batch: int,
     topology: str,
+    *,
     level: str = "personal",
     tables_fit: bool = True,
 ) -> Callable[..., BenchmarkCase]:
@@ -144,14 +145,18 @@ def actor_critic() -> tuple[Problem, Network]:
     return gallery.actor_critic(), network.erdos_renyi(9, p=0.4, seed=0)
 
 
-@define_case("quadratic in common, noise 0.5, ring of 8", 1000, 8, "ring", "common")
+@define_case("quadratic in common, noise 0.5, ring of 8", 1000, 8, "ring", level="common")
 def common_quadratic() -> tuple[Problem, Network]:
     problem = gallery.quadratic(agents=8, noise=0.5, lower_level="common")
     return problem, network.ring(8)
 
 
 @define_case(
-    "quadratic in common, noise 2, agents that differ more, star of 8", 1000, 8, "star", "common"
+    "quadratic in common, noise 2, agents that differ more, star of 8",
+    1000,
+    8,
+    "star",
+    level="common",
 )
 def common_noisy() -> tuple[Problem, Network]:
     problem = gallery.quadratic(agents=8, noise=2.0, heterogeneity=3.0, lower_level="common")
@@ -159,7 +164,7 @@ def common_noisy() -> tuple[Problem, Network]:
 
 
 @define_case(
-    "quadratic in common, larger, exponential graph of 16", 1000, 8, "exponential", "common"
+    "quadratic in common, larger, exponential graph of 16", 1000, 8, "exponential", level="common"
 )
 def common_wide() -> tuple[Problem, Network]:
     problem = gallery.quadratic(agents=16, upper=10, lower=20, noise=0.5, lower_level="common")
@@ -167,7 +172,12 @@ def common_wide() -> tuple[Problem, Network]:
 
 
 @define_case(
-    "cleaning of labels, digits of 4 x 4, ring of 5", 1000, 32, "ring", "common", tables_fit=False
+    "cleaning of labels, digits of 4 x 4, ring of 5",
+    1000,
+    32,
+    "ring",
+    level="common",
+    tables_fit=False,
 )
 def hyper_cleaning() -> tuple[Problem, Network]:
     return gallery.hyper_cleaning(*digit_rows(5, coarse=True)), network.ring(5)
@@ -178,7 +188,7 @@ def hyper_cleaning() -> tuple[Problem, Network]:
     1000,
     32,
     "random",
-    "common",
+    level="common",
     tables_fit=False,
 )
 def hyper_cleaning_skewed() -> tuple[Problem, Network]:
@@ -186,7 +196,7 @@ def hyper_cleaning_skewed() -> tuple[Problem, Network]:
     return problem, network.erdos_renyi(9, p=0.4, seed=0)
 
 
-@define_case("evaluation of a policy, ring of 5", 1000, 8, "ring", "common")
+@define_case("evaluation of a policy, ring of 5", 1000, 8, "ring", level="common")
 def policy_evaluation() -> tuple[Problem, Network]:
     return gallery.policy_evaluation(), network.ring(5)
 

@@ -37,6 +37,7 @@ def run_suite(
     folder: Path,
     processes: int = 1,
     on_pair: Callable[[Pair], None] = lambda pair: None,
+    *,
     seconds: float = math.inf,
 ) -> list[Pair]:
     """Run every pair of case and method; return their outcomes in the order of the suite.
@@ -89,7 +90,7 @@ def run_pair(source: str, changes: dict[str, Any], name: str, method: str, folde
 
 def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) -> Pair:
     problem, network = case.make()
-    method_family = make_tunable(method, problem, network, case.batch, FIRST_TUNING_SEED)
+    method_family = make_tunable(method, problem, network, case.batch, seed=FIRST_TUNING_SEED)
     settings = (
         suite.settings if method_family.base else 1
     )  # a method without numbers has nothing to tune
@@ -114,9 +115,9 @@ def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) 
             network,
             requests,
             rounds,
-            measured,
-            folder / "trials",
-            lambda count: None,
+            every=measured,
+            folder=folder / "trials",
+            on_trial=lambda count: None,
             **options,
         )
         return split_by_candidate(trials, len(seeds))

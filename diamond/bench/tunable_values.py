@@ -80,7 +80,9 @@ class Tunable:
         return self.make(**self.free)
 
 
-def make_tunable(name: str, problem: Problem, network: Network, batch: int, seed: int) -> Tunable:
+def make_tunable(
+    name: str, problem: Problem, network: Network, batch: int, *, seed: int
+) -> Tunable:
     """Return the method `name` for tuning on this problem and network.
 
     A method that inverts g_yy by a chain or a warm start is tuned with the chain of eq. (5) and the

@@ -57,14 +57,14 @@ def advise(
             is_network = problem.lower_level != "none" and not problem.has_lower_solution
             level, agents, kind = problem.lower_level, problem.agents, network.kind
             algorithms = _select_algorithms(
-                algorithm, experiment, batch, level, agents, kind, is_network
+                algorithm, experiment, batch, level, agents=agents, kind=kind, is_network=is_network
             )
             refused = _refused_by_privacy(algorithms, problem, experiment)
             algorithms = {k: a for k, a in algorithms.items() if k not in refused}
             with value_errors_as_mistakes(str(file)):
                 advice = measure_and_advise(*setting, algorithms)
             shown = {*algorithms, *refused, *(part.name for part in experiment.algorithm)}
-            omitted = omitted_methods(shown, level, kind, is_network, bool(algorithm))
+            omitted = omitted_methods(shown, level, kind, is_network, is_selection=bool(algorithm))
             omitted |= dict.fromkeys(refused, "cannot be private on this problem")
             forecasts = _forecast_privacy(experiment, problem)
         if json:
@@ -86,6 +86,7 @@ def _select_algorithms(
     experiment: "Experiment",
     batch: int,
     level: str,
+    *,
     agents: int,
     kind: str,
     is_network: bool,

@@ -93,7 +93,7 @@ def site_problem(
     try:
         if kind is None and federated_problem is not None:
             return read_site_problem(
-                federated_problem, site.me.name, site.me.number, data, Path.cwd()
+                federated_problem, site.me.name, site.me.number, data, base=Path.cwd()
             )
         return read_problem(table, Path.cwd())
     except ValidationError as error:

@@ -54,7 +54,7 @@ def status(
         answers = asyncio.run(
             query_federation(site, connect, place)
             if everywhere
-            else query_members(site, StatusQuery, members, connect, place)
+            else query_members(site, StatusQuery, members, connect, own_address=place)
         )
         if "error" in answers[site.me.name]:
             ended = _read_ended_run(site.me.number, out / site.roster.federation / site.me.name)
@@ -85,7 +85,7 @@ def stop(
 
         site = load_bundle(bundle)
         place = operator_address(bundle, site, listen)
-        query = query_members(site, StopRequest, [site.me], connect, place)
+        query = query_members(site, StopRequest, [site.me], connect, own_address=place)
         (answer,) = asyncio.run(query).values()
         if json:
             print_json(answer)

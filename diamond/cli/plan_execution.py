@@ -29,6 +29,7 @@ def execute_and_report(
     quiet: bool,
     json: bool,
     estimate: bool = True,
+    *,
     overrides: "ResumeOverrides | None" = None,
 ) -> None:
     """Estimate the cost, run, print the table, and exit with the code of the outcome."""

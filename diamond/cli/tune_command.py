@@ -68,13 +68,13 @@ def tune(
     with report_errors(), exit_on_interrupt():
         prepare_jax()
         if toml_files:
-            _tune_file(Path(toml_files[0]), set, seeds, out or Path("runs"), quiet, json)
+            _tune_file(Path(toml_files[0]), set, seeds, out or Path("runs"), quiet=quiet, json=json)
         else:
-            _tune_cases(what, scale, data, out or Path("runs/reproduce"), store, json)
+            _tune_cases(what, scale, data, out or Path("runs/reproduce"), store=store, json=json)
 
 
 def _tune_cases(
-    names: list[str], scale: str, data: Path | None, out: Path, store: Path | None, json: bool
+    names: list[str], scale: str, data: Path | None, out: Path, *, store: Path | None, json: bool
 ) -> None:
     """Tune the cases of the paper."""
     from rich.console import Console
@@ -91,13 +91,15 @@ def _tune_cases(
         )
     path = store or Path(paper_commands.__file__).with_name(CONSTANTS_FILE)
     paper_scale = QUICK if scale == "quick" else FULL
-    results = paper_commands.tune_cases(names, paper_scale, out, path, data, Console(stderr=json))
+    results = paper_commands.tune_cases(
+        names, paper_scale, out, path, folder=data, console=Console(stderr=json)
+    )
     if json:
         print_json({"store": str(path), "cases": results})
 
 
 def _tune_file(
-    file: Path, changes: list[str], seeds: int, out: Path, quiet: bool, json: bool
+    file: Path, changes: list[str], seeds: int, out: Path, *, quiet: bool, json: bool
 ) -> None:
     """Tune the experiment of a file."""
     from ..tuning.experiment_tuning import edge_options, plan_tuning

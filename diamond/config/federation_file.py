@@ -190,6 +190,7 @@ def from_terms(
     terms: Mapping[str, Any],
     sites: Mapping[str, str],
     relays: Mapping[str, str] | None = None,
+    *,
     is_checked: bool = False,
 ) -> Federation:
     """Build the federation with these terms.

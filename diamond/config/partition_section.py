@@ -129,7 +129,7 @@ def partition_rows(
         datasets = {part: sample_rows(source, rows, seed) for part, source in datasets.items()}
     first_source = next(iter(datasets.values()))
     rows_of = {
-        part: _rows_by_agent(source, first_source.places, partition, agents, seed)
+        part: _rows_by_agent(source, first_source.places, partition, agents, seed=seed)
         for part, source in datasets.items()
     }
     if dataset is not None:
@@ -211,7 +211,7 @@ def sample_rows(dataset: Dataset, rows: int, seed: int) -> Dataset:
 
 
 def _rows_by_agent(
-    dataset: Dataset, places: Sequence[str], partition: Any, agents: int | None, seed: int
+    dataset: Dataset, places: Sequence[str], partition: Any, agents: int | None, *, seed: int
 ) -> list[np.ndarray]:
     """Return each agent's rows: those of its site, in the order of `places`, or a partition."""
     if dataset.sites is None or partition is not None:

@@ -49,7 +49,7 @@ def read_problem(value: Any, base: Path, first: int = 0) -> Component:
     if canonical != "digits":
         make = getattr(gallery, canonical)
     if "train" in parameters(make):
-        return _read_rows_problem(canonical, make, table, base, first)
+        return _read_rows_problem(canonical, make, table, base, first=first)
     options = parse_options(canonical, parameters(make), table)
     return Component(
         canonical, options.toml_values, lambda: _as_problem(make(**options.arguments), canonical)
@@ -57,7 +57,7 @@ def read_problem(value: Any, base: Path, first: int = 0) -> Component:
 
 
 def _read_rows_problem(
-    name: str, make: Callable[..., Any], table: dict[str, Any], base: Path, first: int
+    name: str, make: Callable[..., Any], table: dict[str, Any], base: Path, *, first: int
 ) -> Component:
     """Read a problem that takes rows, on a data set partitioned over the agents."""
     row_options = parameters(partition_rows, without=("real", "first"))

@@ -68,7 +68,7 @@ def check_federated_problem(options: Any) -> dict[str, Any]:
 
 
 def read_site_problem(
-    options: dict[str, Any], site: str, agent: int, data: Path | None, base: Path
+    options: dict[str, Any], site: str, agent: int, data: Path | None, *, base: Path
 ) -> Component:
     """Build the problem on the files of one site: `data`, or the files that the table names."""
     options_of_site = {key: value for key, value in options.items() if key not in FILE_KEYS}

@@ -166,6 +166,7 @@ def check_combination(
     place: str,
     scope: str = "both",
     remedy: str = "",
+    *,
     error: type[ValueError] = ValueError,
 ) -> None:
     """Raise `error` if two features cannot be combined; `remedy` replaces that of the table."""

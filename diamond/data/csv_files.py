@@ -67,7 +67,9 @@ def csv(
     """
     path, treatment = Path(path), parse_treatment(missing_values)
     lines, header = _lines(path, label)
-    columns = feature_columns(path, header, label, site, features, text if hashed else None)
+    columns = feature_columns(
+        path, header, label, site, features=features, text=text if hashed else None
+    )
     column = lambda name: [cells[header.index(name)].strip() for _, cells in lines]
     if site is not None:
         empty_rows = [n for (n, _), value in zip(lines, column(site)) if not value]
@@ -95,8 +97,10 @@ def csv(
     if hashed:
         rows = np.hstack([rows, hashed_text.features(column(text), hashed)])
         names += hashed_text.names(text, hashed)
-    labels = parse_labels(column(label), [n for n, _ in lines], label, path, real)
-    dataset = build_dataset(path, rows, labels, names, real, sites, treatment.keeps)
+    labels = parse_labels(column(label), [n for n, _ in lines], label, path, real=real)
+    dataset = build_dataset(
+        path, rows, labels, names, real=real, sites=sites, missing=treatment.keeps
+    )
     return fill_sites(replace(dataset, missing=missing), missing_values)
 
 
@@ -171,6 +175,7 @@ def feature_columns(
     header: list[str],
     label: str,
     site: str | None,
+    *,
     features: Sequence[str] | None,
     text: str | None = None,
 ) -> list[int]:

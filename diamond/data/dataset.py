@@ -88,6 +88,7 @@ def build_dataset(
     rows: NDArray[Any],
     labels: NDArray[Any],
     names: Sequence[str],
+    *,
     real: bool,
     sites: NDArray[np.str_] | None = None,
     missing: bool = False,
@@ -114,7 +115,7 @@ def build_dataset(
 
 
 def parse_labels(
-    names: Sequence[str], lines: Sequence[int], label: str, path: Path, real: bool
+    names: Sequence[str], lines: Sequence[int], label: str, path: Path, *, real: bool
 ) -> NDArray[Any]:
     """Parse labels: integers if all are numbers, else names; `real` targets are floats."""
     if real:

@@ -80,7 +80,11 @@ def lines(path: str | Path, hashed: int, real: bool = False) -> Dataset:
     if not numbered_lines:
         raise DataError(f"{path}: no lines; give a label and a text a line")
     labels = parse_labels(
-        [line[0] for _, line in numbered_lines], [n for n, _ in numbered_lines], "label", path, real
+        [line[0] for _, line in numbered_lines],
+        [n for n, _ in numbered_lines],
+        "label",
+        path,
+        real=real,
     )
     rows = features([line[1] for _, line in numbered_lines], hashed)
-    return build_dataset(path, rows, labels, names("text", hashed), real)
+    return build_dataset(path, rows, labels, names("text", hashed), real=real)

@@ -59,13 +59,15 @@ def npz(path: str | Path, real: bool = False, missing_values: MissingValues = "r
             f"{path}: holds {', '.join(sorted(arrays))}; give features and labels, and perhaps "
             "test_features with test_labels, and sites"
         )
-    rows, labels = _check_arrays(arrays["features"], arrays["labels"], path, real, treatment)
+    rows, labels = _check_arrays(
+        arrays["features"], arrays["labels"], path, real, treatment=treatment
+    )
     classes = () if real else np.unique(labels)
     encode_labels = lambda labels: labels if real else encode(labels, classes, path)
     test = None
     if "test_features" in arrays:
         test_rows, test_labels = _check_arrays(
-            arrays["test_features"], arrays["test_labels"], path, real, treatment
+            arrays["test_features"], arrays["test_labels"], path, real, treatment=treatment
         )
         if test_rows.shape[1:] != rows.shape[1:]:
             raise DataError(
@@ -111,7 +113,7 @@ def _drop_rows(dataset: Dataset) -> Dataset:
 
 
 def _check_arrays(
-    rows: NDArray[Any], labels: NDArray[Any], path: Path, real: bool, treatment: CellTreatment
+    rows: NDArray[Any], labels: NDArray[Any], path: Path, real: bool, *, treatment: CellTreatment
 ) -> tuple[NDArray[np.float32], NDArray[Any]]:
     if rows.ndim < 2 or rows.dtype.kind not in "biuf" or not rows.size:
         raise DataError(

@@ -46,7 +46,9 @@ def parquet(
         reason = str(cause).splitlines()[0]
         raise DataError(f"{path}: not a readable Parquet table ({reason}); correct it") from cause
     header = list(table.column_names)
-    columns = feature_columns(path, header, label, site, features, text if hashed else None)
+    columns = feature_columns(
+        path, header, label, site, features=features, text=text if hashed else None
+    )
     if not table.num_rows:
         raise DataError(f"{path}: no rows; give one or more")
     names = [header[k] for k in columns]
@@ -68,7 +70,9 @@ def parquet(
     _column(path, table, label, LABEL_REMEDY)
     labels = _numbers(path, table, label) if real else _labels(path, table, label)
     sites = None if site is None else _labels(path, table, site).astype(str)
-    dataset = build_dataset(path, rows, labels, names, real, sites, treatment.keeps)
+    dataset = build_dataset(
+        path, rows, labels, names, real=real, sites=sites, missing=treatment.keeps
+    )
     return fill_sites(replace(dataset, missing=missing), missing_values)
 
 

@@ -17,6 +17,7 @@ def select_backend(
     network: Network,
     batch: int,
     sampling: Sampling,
+    *,
     devices: Devices | None,
     precision: Precision | None = None,
     memory: int | Literal["least"] | None = None,

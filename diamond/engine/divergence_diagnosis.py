@@ -22,7 +22,7 @@ from .step_policy import StepPolicy
 
 
 def divergence_error(
-    steps: StepPolicy, seed: int, sampling: Sampling, good: Progress, after: Progress, run: Run
+    steps: StepPolicy, seed: int, sampling: Sampling, good: Progress, *, after: Progress, run: Run
 ) -> Diverged:
     """Return the error for the round from `good` to `after`; `run` is the run at `good`."""
     t = int(good.t)
@@ -47,7 +47,7 @@ def explain_cause(steps: StepPolicy, t: int, state: Any) -> str:
     private = privacy_of(requested)
     if private is not None and private.plan(requested, problem).noise > 1:
         noise = f"noise for privacy is the likely cause. {compare_noise(requested, problem)}"
-    return explain_divergence(steps.context, steps.algorithm, t, state, noise)
+    return explain_divergence(steps.context, steps.algorithm, t, state, noise=noise)
 
 
 def _measure_nonfinite(
@@ -58,7 +58,13 @@ def _measure_nonfinite(
 
     def check_group(rows: ObjectivesByBatch, state: Any, agents: jax.Array) -> Any:
         return _nonfinite_directions(
-            algorithm, rows(algorithm.batch), state, key(seed), t, agents, sampling
+            algorithm,
+            rows(algorithm.batch),
+            state,
+            key(seed),
+            t=t,
+            agents=agents,
+            sampling=sampling,
         )
 
     return np.stack(steps.context.map_agents(check_group, good.state), axis=1)
@@ -70,13 +76,16 @@ def _nonfinite_directions(
     objectives: Objectives,
     state: Any,
     key: jax.Array,
+    *,
     t: Any,
     agents: jax.Array,
     sampling: Sampling,
 ) -> list[jax.Array]:
     """Return whether p and v of round t are not finite, for each agent."""
     samples = draw_samples(algorithm, objectives, key, t, sampling, agents)
-    estimates, _ = estimate_gradients(algorithm, objectives, state, t, samples, agents)
+    estimates, _ = estimate_gradients(
+        algorithm, objectives, state, t, sample=samples, agent_indices=agents
+    )
     is_nonfinite = jax.vmap(lambda part: ~pytrees.finite(part))
     all_finite = jnp.zeros(len(agents), bool)
     return [

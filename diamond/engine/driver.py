@@ -41,6 +41,7 @@ class Driver:
         network: Network,
         runs: Sequence[tuple[Algorithm, int]],
         sampling: Sampling,
+        *,
         backend: Backend,
         measures: Measures,
         estimates: dict[str, Any] | None = None,
@@ -74,7 +75,7 @@ class Driver:
         inputs = RunInputs(problem, network, sampling, traffic_of_round)
         links = {seed: LinkCosts(network, traffic_of_round, seed) for seed in starts}
         self.recorders = [
-            Recorder(inputs, steps, seed, starts[seed], links[seed])
+            Recorder(inputs, steps, seed, starts[seed], links=links[seed])
             for steps, seed in zip(self.steps, self.seeds)
         ]
         self.measurement = MeasurementProgram(problem, measures, backend, self.seeds)

@@ -57,7 +57,7 @@ def forecast(
 
     A run that does not fit its devices, or `memory` bytes of each, is rejected as by `simulate`.
     """
-    check_arguments(problem, network, algorithm, rounds, every, sampling)
+    check_arguments(problem, network, algorithm, rounds, every=every, sampling=sampling)
     with (
         product_precision(precision),
         optimized_compilation(problem.is_large),
@@ -65,7 +65,13 @@ def forecast(
     ):
         warnings.simplefilter("ignore")  # the run itself will give these warnings
         backend = select_backend(
-            problem, network, algorithm.batch, sampling, devices, precision, memory
+            problem,
+            network,
+            algorithm.batch,
+            sampling,
+            devices=devices,
+            precision=precision,
+            memory=memory,
         )
         measures = parse_measures(measure, problem)
         started = time.perf_counter()

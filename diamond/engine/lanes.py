@@ -60,6 +60,7 @@ class LaneBackend:
         network: Network,
         batch: int,
         shape: tuple[int, ...],
+        *,
         sampling: Sampling,
         memory: int | None = None,
     ):
@@ -82,7 +83,7 @@ class LaneBackend:
 
     def initial_progress(self, algorithm: Method, starts: Sequence[Start]) -> Progress:
         x, y = _stack(starts)
-        progress: Progress = _initial_progress(algorithm, self.objectives, self.mixing, x, y)
+        progress: Progress = _initial_progress(algorithm, self.objectives, self.mixing, x, y=y)
         return progress._replace(t=jnp.int32(0))
 
     def arguments(
@@ -134,6 +135,7 @@ class LaneDriver(Driver):
         network: Network,
         runs: Sequence[tuple[Algorithm, int]],
         shape: tuple[int, ...],
+        *,
         sampling: Sampling,
         measures: Measures,
         memory: int | None = None,
@@ -141,7 +143,9 @@ class LaneDriver(Driver):
     ):
         self.failed: list[int | None] = [None] * len(runs)  # round in which each run broke
         self.rerun = np.zeros(len(runs), bool)
-        backend = LaneBackend(problem, network, runs[0][0].batch, shape, sampling, memory)
+        backend = LaneBackend(
+            problem, network, runs[0][0].batch, shape, sampling=sampling, memory=memory
+        )
         super().__init__(problem, network, runs, sampling, backend, measures)
         if not stores_best:
             for recorder in self.recorders:
@@ -228,7 +232,7 @@ def _stack(trees: Sequence[Any]) -> Any:
 
 @jax.jit
 def _initial_progress(
-    algorithms: Algorithm, problem: Objectives, mixing: Mixing, x: Any, y: Any
+    algorithms: Algorithm, problem: Objectives, mixing: Mixing, x: Any, *, y: Any
 ) -> Progress:
     initial_lane_progress = lambda a, x, y: initial_progress_with_links(a, problem, mixing, x, y)
     return jax.vmap(initial_lane_progress)(algorithms, x, y)

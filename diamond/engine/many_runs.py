@@ -69,7 +69,7 @@ def simulate_many(
         batched = jax.default_backend() != "cpu"
     outcomes: list[Outcome] = []
     for algorithm, seed in runs:
-        check_arguments(problem, network, algorithm, rounds, every, sampling)
+        check_arguments(problem, network, algorithm, rounds, every=every, sampling=sampling)
         as_int("seed", seed)
 
     known_backends = {} if backends is None else backends
@@ -111,7 +111,14 @@ def simulate_many(
             return outcomes
         by_index: dict[int, Outcome] = {}
         for table, lanes in _drive_lanes(
-            problem, network, runs, rounds, every, sampling, measure, memory
+            problem,
+            network,
+            runs,
+            rounds,
+            every=every,
+            sampling=sampling,
+            measure=measure,
+            memory=memory,
         ):
             by_index |= zip(table.ravel().tolist(), map(Outcome, lanes.histories(), lanes.failed))
             by_index |= {i: simulate_alone(*runs[i]) for i in table.ravel()[lanes.rerun].tolist()}
@@ -133,12 +140,19 @@ def simulate_seeds(
 
     Each run equals that of `simulate` up to rounding; `seconds` is its share of the total time.
     """
-    check_arguments(problem, network, algorithm, rounds, every, sampling)
+    check_arguments(problem, network, algorithm, rounds, every=every, sampling=sampling)
     warn_of_repeated_rows(problem, algorithm.batch)
     runs = [(algorithm, as_int("seed", seed)) for seed in seeds]
     runs_by_index: dict[int, Run | None] = {}
     for table, lanes in _drive_lanes(
-        problem, network, runs, rounds, every, sampling, measure, stores_best=True
+        problem,
+        network,
+        runs,
+        rounds,
+        every=every,
+        sampling=sampling,
+        measure=measure,
+        stores_best=True,
     ):
         lanes.warn_of_standstill()
         runs_by_index |= zip(table.ravel().tolist(), lanes.runs())
@@ -184,6 +198,7 @@ def _drive_lanes(
     network: Network,
     runs: Sequence[tuple[Algorithm, int]],
     rounds: int,
+    *,
     every: Every,
     sampling: Sampling,
     measure: Measure | None,
@@ -208,7 +223,14 @@ def _drive_lanes(
     def make_driver(table: np.ndarray) -> LaneDriver:
         table_runs = [runs[i] for i in table.ravel()]
         return LaneDriver(
-            problem, network, table_runs, table.shape, sampling, measures, memory, stores_best
+            problem,
+            network,
+            table_runs,
+            table.shape,
+            sampling=sampling,
+            measures=measures,
+            memory=memory,
+            stores_best=stores_best,
         )
 
     while waiting:

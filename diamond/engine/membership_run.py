@@ -71,6 +71,7 @@ def simulate_epochs(
     network: Network,
     algorithm: Algorithm,
     rounds: int,
+    *,
     settings: SimulationSettings,
     on_entries: Callable[[list[dict[str, float]]], None] = lambda entries: None,
 ) -> Run:
@@ -102,7 +103,7 @@ def simulate_epochs(
             everyone = _all_agents(problem, driver, seed)
         else:
             assert before is not None
-            _begin_epoch(driver, backend, epoch, before, everyone)
+            _begin_epoch(driver, backend, epoch, before, everyone=everyone)
             driver.recorder.entries = entries
         recorder = driver.recorder
 
@@ -118,12 +119,14 @@ def simulate_epochs(
         entries = recorder.entries
         per_agent += [_spread(values, members, problem.agents) for values in recorder.per_agent]
         run = recorder.run(driver.progress)
-        everyone = _after_epoch(everyone, driver, run, members, epoch.from_round)
+        everyone = _after_epoch(everyone, driver, run, members, first=epoch.from_round)
         before = epoch
         if is_reached(entries[-1]):
             break
     assert everyone is not None
-    return _whole_run(run, problem, network, algorithm, everyone, per_agent, members)
+    return _whole_run(
+        run, problem, network, algorithm, everyone=everyone, per_agent=per_agent, members=members
+    )
 
 
 def _all_agents(problem: Problem, driver: SingleDriver, seed: int) -> Everyone:
@@ -135,7 +138,7 @@ def _all_agents(problem: Problem, driver: SingleDriver, seed: int) -> Everyone:
 
 
 def _begin_epoch(
-    driver: SingleDriver, backend: SingleDevice, epoch: Epoch, before: Epoch, everyone: Everyone
+    driver: SingleDriver, backend: SingleDevice, epoch: Epoch, before: Epoch, *, everyone: Everyone
 ) -> None:
     """Set the driver of an epoch to its first round; see `interface.member_changes`."""
     algorithm: Method = driver.policy.algorithm  # with `restart_trackers`: `check_member_changes`
@@ -166,7 +169,7 @@ def _begin_epoch(
 
 
 def _after_epoch(
-    everyone: Everyone, driver: SingleDriver, run: Run, members: Sequence[int], first: int
+    everyone: Everyone, driver: SingleDriver, run: Run, members: Sequence[int], *, first: int
 ) -> Everyone:
     """Return all agents after an epoch that began in round `first`."""
     places, progress, recorder = np.asarray(members), driver.progress, driver.recorder
@@ -190,6 +193,7 @@ def _whole_run(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
+    *,
     everyone: Everyone,
     per_agent: list[dict[str, np.ndarray]],
     members: list[int],

@@ -47,6 +47,7 @@ class Recorder:
         steps: StepPolicy,
         seed: int,
         start: tuple[Tree, Tree],
+        *,
         links: LinkCosts,
     ):
         self.inputs, self.steps, self.seed, self.links = inputs, steps, seed, links
@@ -110,8 +111,8 @@ class Recorder:
             x,
             last,
             first["stationarity"],
-            self.steps.algorithm,
-            int(last["round"]),
+            algorithm=self.steps.algorithm,
+            rounds=int(last["round"]),
         ):
             warnings.warn(f"{label}: {message}", RuntimeWarning, stacklevel=5)
 

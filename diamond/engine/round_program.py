@@ -128,6 +128,7 @@ def estimate_gradients(
     problem: Objectives,
     state: State,
     t: Any,
+    *,
     sample: Sample | None,
     agent_indices: jax.Array | None = None,
     size: int | None = None,
@@ -161,6 +162,7 @@ def estimate_in_place(
     problem: Objectives,
     state: State,
     t: Any,
+    *,
     sample: Sample,
     agent_indices: jax.Array,
     stage_index: int,
@@ -238,11 +240,24 @@ def run_round(
             )
         if in_place:
             state, estimates, costs = estimate_in_place(
-                algorithm, problem, state, t, sample, agent_indices, stage_index
+                algorithm,
+                problem,
+                state,
+                t,
+                sample=sample,
+                agent_indices=agent_indices,
+                stage_index=stage_index,
             )
         else:
             estimates, costs = estimate_gradients(
-                algorithm, problem, state, t, sample, agents, size, stage_index
+                algorithm,
+                problem,
+                state,
+                t,
+                sample=sample,
+                agent_indices=agents,
+                size=size,
+                stage_index=stage_index,
             )
         outgoing = lambda i, *values: (
             select_agent_values(algorithm, i).stages[stage_index].outgoing(*values, t)

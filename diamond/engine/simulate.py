@@ -130,7 +130,7 @@ def simulate(
         diamond.Diverged: the run diverged and may not roll back.
         diamond.hardware.device_memory.TooLarge: the run does not fit the memory.
     """
-    check_arguments(problem, network, algorithm, rounds, every, sampling)
+    check_arguments(problem, network, algorithm, rounds, every=every, sampling=sampling)
     warn_of_repeated_rows(problem, algorithm.batch)
     if resume is None:
         warn_of_convexity(problem, algorithm, network)
@@ -189,10 +189,19 @@ def simulate(
                 seed, every, sampling, measures, stop, on_evaluation, precision, memory
             )
             show = lambda entries: display.progress(NAME, entries)
-            run = simulate_epochs(problem, network, algorithm, rounds, settings, show)
-            return _configured(run, rounds, every, stop, measure)
+            run = simulate_epochs(
+                problem, network, algorithm, rounds, settings=settings, on_entries=show
+            )
+            return _configured(run, rounds, every, stop, measure=measure)
         chosen_backend = backend or select_backend(
-            problem, network, algorithm.batch, sampling, devices, precision, memory, shard
+            problem,
+            network,
+            algorithm.batch,
+            sampling,
+            devices=devices,
+            precision=precision,
+            memory=memory,
+            shard=shard,
         )
         driver = SingleDriver(
             problem, network, algorithm, seed, sampling, chosen_backend, measures, shrinks, resume
@@ -211,10 +220,10 @@ def simulate(
         if not resume or is_single_process:
             driver.check_measures(last=driver.t == rounds)
         driver.drive(rounds, every, lambda entry: stopping.stop_reason(stop, entry), evaluate)
-        return _configured(driver.run(), rounds, every, stop, measure)
+        return _configured(driver.run(), rounds, every, stop, measure=measure)
 
 
-def _configured(run: Run, rounds: int, every: Every, stop: Stop, measure: Measure) -> Run:
+def _configured(run: Run, rounds: int, every: Every, stop: Stop, *, measure: Measure) -> Run:
     """Return the run with the requested settings, and the reason of an early end."""
     config = run.config | {"rounds": rounds, "every": every, "stop": stop}
     if (what := describe_measure(measure)) != "exact":
@@ -244,17 +253,18 @@ def check_arguments(
     network: Network,
     algorithm: Algorithm,
     rounds: int,
+    *,
     every: Every,
     sampling: Sampling,
 ) -> None:
     """Reject arguments that are invalid or do not fit together."""
-    check_setting(problem, network, rounds, every, sampling)
+    check_setting(problem, network, rounds, every, sampling=sampling)
     check_algorithm(problem, network, algorithm)
     check_private_run(algorithm, problem, rounds)
 
 
 def check_setting(
-    problem: Problem, network: Network, rounds: int, every: Every, sampling: Sampling
+    problem: Problem, network: Network, rounds: int, every: Every, *, sampling: Sampling
 ) -> None:
     """Check the arguments that do not depend on the algorithm."""
     if not isinstance(problem, Problem):

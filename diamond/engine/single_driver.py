@@ -180,8 +180,8 @@ class SingleDriver(Driver):
             self.seeds[0],
             self.sampling,
             last_finite,
-            after,
-            self.recorder.run(last_finite),
+            after=after,
+            run=self.recorder.run(last_finite),
         )
 
     def _error_without_last_state(self, after: Progress) -> Diverged:

@@ -21,6 +21,7 @@ def check_changes(
     network: Network,
     algorithm: Algorithm,
     missing: MissingPolicy = "wait",
+    *,
     deadline: float | str | None = None,
 ) -> None:
     """Refuse methods that are wrong where some rounds have fewer links, and lone deadlines."""

@@ -19,6 +19,7 @@ def rehearse(
     network: Network,
     algorithm: Algorithm,
     rounds: int,
+    *,
     seed: int = 0,
     sampling: Sampling = "blocks",
     names: Sequence[str] = (),

@@ -140,7 +140,7 @@ def run(
         RunFailed: another agent diverged and may not roll back.
     """
     check_counts(settings.rounds, settings.seed, settings.every)
-    check_changes(problem, network, algorithm, settings.missing, settings.deadline)
+    check_changes(problem, network, algorithm, settings.missing, deadline=settings.deadline)
     if is_private := privacy_of(algorithm) is not None:
         shown = {"privacy": True, "--share-loss": settings.share_loss}
         check_combination(shown, "a site", "sites", error=PrivacyRefusal)
@@ -272,7 +272,7 @@ class _SiteRun:
                 sent_path=record_path(bundle, folder),
             )
             number = self.site.me.number
-            epoch_run = EpochRun(number, epochs, settings.rounds, make_node, folder)
+            epoch_run = EpochRun(number, epochs, settings.rounds, make_node, folder=folder)
             node = epoch_run.node
             folder_writer = folder_of(writer, node)
             node.on_round = partial(_record_round, folder_writer, listener)
@@ -303,7 +303,7 @@ class _SiteRun:
 
             attach(node)
             epoch_run.on_epoch = attach
-            server = Server(credentials, epoch_run.answer_request, place, audit, client)
+            server = Server(credentials, epoch_run.answer_request, place, audit, client=client)
             async with server, serve_metrics(lambda: epoch_run.node, settings.metrics):
                 server.start_task(credentials.watch(bundle, audit))
                 with publish_operator_address(bundle, place, server.port):

@@ -79,7 +79,7 @@ def compare(
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         seeds = range(as_int("seeds", seeds, 1))
     seed_list = [as_int("seed", seed) for seed in seeds]
-    check_setting(problem, network, rounds, every, sampling)
+    check_setting(problem, network, rounds, every, sampling=sampling)
     for label, algorithm in by_label.items():
         with _label_errors(label):
             check_algorithm(problem, network, algorithm)
@@ -142,14 +142,14 @@ def compare(
                             problem,
                             network,
                             algorithm,
-                            rounds,
-                            every,
-                            sampling,
-                            callback,
-                            stop,
-                            earlier_run,
-                            stage,
-                            measure,
+                            rounds=rounds,
+                            every=every,
+                            sampling=sampling,
+                            on_evaluation=callback,
+                            stop=stop,
+                            resume=earlier_run,
+                            on_stage=stage,
+                            measure=measure,
                         )
                     except Exception as error:
                         if error is callback.error:
@@ -237,6 +237,7 @@ def _run_one_seed(
     problem: Problem,
     network: Network,
     algorithm: Algorithm,
+    *,
     rounds: int,
     every: int,
     sampling: Sampling,

@@ -78,13 +78,15 @@ def execute(
     listener.begin(job.name, job.experiment.rounds)
     with Writer(path, job.experiment.checkpoint_seconds) as writer:
         changes = check_unchanged(job.experiment, problem, path, overrides)
-        saved = _restore_or_begin(writer, job, problem, listener, overrides)
+        saved = _restore_or_begin(writer, job, problem, listener, overrides=overrides)
         if changes and saved is not None:
-            _record_changes(writer, job, problem, listener, saved, changes)
+            _record_changes(writer, job, problem, listener, saved=saved, changes=changes)
         if jax.process_count() > 1:
             start_followers(saved)
         try:
-            run, status, message, rounds = _simulate(writer, job, problem, listener, stopped, saved)
+            run, status, message, rounds = _simulate(
+                writer, job, problem, listener, stopped=stopped, saved=saved
+            )
         except BaseException as error:
             is_interrupt = isinstance(error, KeyboardInterrupt)
             message = "" if is_interrupt else f"{type(error).__name__}: {error}"
@@ -97,7 +99,7 @@ def execute(
             )
             raise
         digest = writer.final_digest(run.last_x, run.last_y)
-        end = final_fields(run, status, message, writer.wall_seconds, digest)
+        end = final_fields(run, status, message, writer.wall_seconds, digest=digest)
         end["compile_seconds"] += compiled
         end |= _spent_privacy(job, problem, rounds)
         manifest = writer.update_manifest(**end)
@@ -110,6 +112,7 @@ def _restore_or_begin(
     job: Job,
     problem: Problem,
     listener: ProgressListener,
+    *,
     overrides: ResumeOverrides,
 ) -> Snapshot | None:
     """Return the snapshot to resume from; None if the run starts now."""
@@ -155,6 +158,7 @@ def _record_changes(
     job: Job,
     problem: Problem,
     listener: ProgressListener,
+    *,
     saved: Snapshot,
     changes: list[str],
 ) -> None:
@@ -171,6 +175,7 @@ def _simulate(
     job: Job,
     problem: Problem,
     listener: ProgressListener,
+    *,
     stopped: Callable[[], bool],
     saved: Snapshot | None,
 ) -> tuple[Run, str, str, int]:

@@ -60,6 +60,7 @@ def penalized_problem(
     first_y: Callable[[], Tree],
     rows: tuple[Any, ...],
     metrics: dict[str, Callable[..., jax.Array]],
+    *,
     start: float,
     names: Sequence[str] | None,
     y_names: Any,

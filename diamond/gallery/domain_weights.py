@@ -41,6 +41,7 @@ def domain_weights(
     sources: int = 6,
     noise: int = 3,
     width: int = 64,
+    *,
     layers: int = 2,
     heads: int = 4,
     length: int = 32,
@@ -100,10 +101,13 @@ def domain_weights(
     random = np.random.default_rng(as_int("seed", seed, 0))
     shape = agents, rows, length + 1
     if texts:
-        parts, entropy = _read_texts(random, texts, clean_text, shape, vocabulary), float("nan")
+        parts, entropy = (
+            _read_texts(random, texts, clean_text, shape, vocabulary=vocabulary),
+            float("nan"),
+        )
         sources, noise = len(texts), 0
     else:
-        parts, entropy = _write_texts(random, sources, noise, shape, vocabulary)
+        parts, entropy = _write_texts(random, sources, noise, shape, vocabulary=vocabulary)
     clean = np.arange(sources) < sources - noise
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:
@@ -148,6 +152,7 @@ def _write_texts(
     sources: int,
     noise: int,
     shape: tuple[int, int, int],
+    *,
     vocabulary: int,
 ) -> tuple[list[list[Tree]], float]:
     """Return synthetic rows (train, valid, test) of all agents, and the entropy of clean text."""
@@ -200,6 +205,7 @@ def _read_texts(
     texts: Sequence[str],
     clean_text: str,
     shape: tuple[int, int, int],
+    *,
     vocabulary: int,
 ) -> list[list[Tree]]:
     """Return rows (train, valid, test) of all agents from text files."""

@@ -67,6 +67,7 @@ def navigation(
     discount: float = 0.6,
     effort: float = 0.3,
     evaluation: int = 500,
+    *,
     seed: int = 0,
 ) -> Navigation:
     """Make a cooperative navigation problem.

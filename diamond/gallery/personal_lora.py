@@ -30,6 +30,7 @@ def personal_lora(
     widths: Sequence[int] = (32,),
     features: int = 8,
     outputs: int = 4,
+    *,
     shared_rank: int = 2,
     rank: int = 1,
     rows: int = 40,

@@ -57,5 +57,14 @@ def regression(
     rows, metrics = (train, valid, test), {"absolute_error": _error, "test_loss": _upper}
     y_names = names and {"w": names, "b": "intercept"}
     return penalized_problem(
-        _upper, y, rows, metrics, start, names, y_names, penalty, smoothing, constant
+        _upper,
+        y,
+        rows,
+        metrics,
+        start=start,
+        names=names,
+        y_names=y_names,
+        penalty=penalty,
+        smoothing=smoothing,
+        constant=constant,
     )

@@ -56,4 +56,4 @@ def support_vectors(
     if class_names is not None:
         intercepts = [f"intercept, {name}" for name in class_names]
     y_names = names and {"w": weight_names(names, class_names), "b": intercepts}
-    return penalized_problem(_hinge, y, rows, metrics, start, names, y_names)
+    return penalized_problem(_hinge, y, rows, metrics, start=start, names=names, y_names=y_names)

@@ -67,6 +67,7 @@ class CompiledFunction:
         static: tuple[str, ...],
         options: Mapping[str, Mapping[str, Any]],
         small: int,
+        *,
         small_options: Mapping[str, Any],
         on_cpu_if_small: bool = False,
         donated: tuple[str, ...] = (),
@@ -159,7 +160,7 @@ def compile_program(
     The program may overwrite the arrays of the arguments named in `donated`, which are deleted.
     """
     return lambda function: CompiledFunction(
-        function, static, options, small, small_options, donated=donated
+        function, static, options, small, small_options=small_options, donated=donated
     )
 
 
@@ -171,7 +172,7 @@ def compile_fast(
     Compiling takes half a second or more for an accelerator, a tenth of that for the CPU.
     """
     return lambda function: CompiledFunction(
-        function, static, {}, small, FAST_COMPILE_OPTIONS, on_cpu_if_small=True
+        function, static, {}, small, small_options=FAST_COMPILE_OPTIONS, on_cpu_if_small=True
     )
 
 

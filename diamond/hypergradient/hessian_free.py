@@ -45,16 +45,16 @@ class HessianFree(Hypergradient):
 
         def term(j: Any, carry: Any) -> Any:
             w, z = carry
-            hw = self._difference(problem, 1, point, sample.hessian_batch(j), w)
+            hw = self._difference(problem, 1, point, sample.hessian_batch(j), w=w)
             w = pytrees.axpy(-1 / self.lipschitz, hw, w)
             return w, pytrees.add(z, w)
 
         _, z = jax.lax.fori_loop(0, self.terms - 1, term, (f_y, f_y))
-        cross = self._difference(problem, 0, point, sample.cross, z)
+        cross = self._difference(problem, 0, point, sample.cross, w=z)
         return pytrees.axpy(-1 / self.lipschitz, cross, f_x)
 
     def _difference(
-        self, problem: Objectives, block: int, point: PointXY, where: Where, w: Tree
+        self, problem: Objectives, block: int, point: PointXY, where: Where, *, w: Tree
     ) -> Tree:
         """Return [grad g(x, y + d w) - grad g(x, y - d w)] / 2d, the gradient in x (0) or y (1)."""
         x, y = point

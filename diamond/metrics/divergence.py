@@ -28,7 +28,7 @@ class Diverged(RuntimeError):
     """
 
     def __init__(
-        self, message: str, round: int, quantity: str, run: Run, rounds_made: int | None = None
+        self, message: str, round: int, quantity: str, run: Run, *, rounds_made: int | None = None
     ):
         super().__init__(message)
         self.round, self.quantity, self.run = round, quantity, run
@@ -105,7 +105,7 @@ def cause_of_nonfinite(names: Collection[str], metrics: Collection[str], round: 
 
 
 def explain_divergence(
-    context: ResolutionContext, algorithm: Algorithm, t: int, state: Any, noise: str = ""
+    context: ResolutionContext, algorithm: Algorithm, t: int, state: Any, *, noise: str = ""
 ) -> str:
     """Explain the likely cause from the curvature of the lower level at the start.
 

@@ -74,7 +74,12 @@ class EarlyWarnings:
             messages["collapse"] = self._collapse_warning(entry)
             if "standstill" not in self.given_kinds:
                 messages["standstill"] = standstill_warning(
-                    self.start, state.x, entry, self.first_stationarity, algorithm, rounds
+                    self.start,
+                    state.x,
+                    entry,
+                    self.first_stationarity,
+                    algorithm=algorithm,
+                    rounds=rounds,
                 )
         return self._filter_new(messages)
 
@@ -111,7 +116,7 @@ class EarlyWarnings:
             if direction is None or not entry["round"]:
                 continue
             size = float(np.max(_agent_norms(host_transfer.to_host(direction))))
-            message = self._growth_message(name, step, size, entry, numbers)
+            message = self._growth_message(name, step, size, entry, numbers=numbers)
             if message is not None:
                 return message
         return None
@@ -122,13 +127,13 @@ class EarlyWarnings:
         """Warn of a direction that grows, by its measured norm: the state stays on the device."""
         for name, step in (("x_direction", "alpha"), ("y_direction", "beta")):
             if name in entry and entry["round"]:
-                message = self._growth_message(name, step, entry[name], entry, numbers)
+                message = self._growth_message(name, step, entry[name], entry, numbers=numbers)
                 if message is not None:
                     return message
         return None
 
     def _growth_message(
-        self, name: str, step: str, size: float, entry: dict[str, float], numbers: ScheduleValues
+        self, name: str, step: str, size: float, entry: dict[str, float], *, numbers: ScheduleValues
     ) -> str | None:
         """Record the norm of a direction; return a warning if it has grown.
 
@@ -170,6 +175,7 @@ def standstill_warning(
     x: Tree,
     entry: Mapping[str, float],
     first_stationarity: float | None,
+    *,
     algorithm: Algorithm,
     rounds: int,
 ) -> str | None:

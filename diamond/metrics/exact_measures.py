@@ -160,7 +160,7 @@ def measure_exactly(
         points = MeasuredPoints(x, y, mean, solved[0], solved[1], gradient, stationarity_vector)
         operations = AgentOperations(over.map_agents, total, count, pooled_oracle)
         with jax.default_matmul_precision("highest"):
-            errors = standard_errors(problem, rows, metrics, points, operations)
+            errors = standard_errors(problem, rows, metrics, points, agents=operations)
     gradient = stationarity_vector(gradient)
     regularizer = 0.0 if problem.prox is None else problem.prox.value(mean)
     error = per_agent["solver_error"].max()

@@ -204,7 +204,7 @@ def measure_all(
         if probes is not None:
             measures |= {"curvature": curvature(problem, x, y, probes).max()}
     elif "cheap" in programs:
-        measures, per_agent = measure_cheaply(problem, rows, metrics, x, y, z, over)
+        measures, per_agent = measure_cheaply(problem, rows, metrics, x, y=y, z=z, over=over)
     if "sampled" in programs:
         sampled, sampled_per_agent = measure_on_samples(problem, rows, metrics, x, y, z, over)
         measures, per_agent = sampled | measures, sampled_per_agent | per_agent
@@ -222,6 +222,7 @@ def measure_cheaply(
     rows: Rows,
     metrics: Metrics,
     x: Tree,
+    *,
     y: Tree,
     z: Tree,
     over: AgentStatistics,

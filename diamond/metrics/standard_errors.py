@@ -86,7 +86,7 @@ class AgentOperations:
         if pooled_oracle is not None:
             adjoints = jax.vmap(lambda row: _adjoint(pooled_oracle, x, y, row))(coefficients)
             variances = self.map_agents(
-                lambda objectives: _variances(objectives, x, y, coefficients, adjoints)
+                lambda objectives: _variances(objectives, x, y, coefficients, adjoint=adjoints)
             )(problem)
         else:
             variances = self.map_agents(_agent_variances)(problem, x, y, coefficients)
@@ -98,6 +98,7 @@ def standard_errors(
     rows: Rows,
     metrics: Sequence[tuple[str, Loss]],
     points: MeasuredPoints,
+    *,
     agents: AgentOperations,
 ) -> dict[str, jax.Array]:
     """Return the standard errors of the results of `measure`, by name and "_se"."""
@@ -178,9 +179,9 @@ def _agent_variances(
 ) -> jax.Array:
     """Return the variances of one agent with a personal lower level or none."""
     if objectives.lower is None:
-        return _variances(objectives, x, y, coefficients, Adjoint())
+        return _variances(objectives, x, y, coefficients, adjoint=Adjoint())
     adjoints = jax.vmap(lambda row: _adjoint(AgentOracle(objectives), x, y, row))(coefficients)
-    return _variances(objectives, x, y, coefficients, adjoints)
+    return _variances(objectives, x, y, coefficients, adjoint=adjoints)
 
 
 def _adjoint(oracle: Oracle, x: Tree, y: Tree, coefficients: DifferentialCoefficients) -> Adjoint:
@@ -209,6 +210,7 @@ def _variances(
     x: Tree,
     y: Tree,
     coefficients: DifferentialCoefficients,
+    *,
     adjoint: Adjoint,
 ) -> jax.Array:
     """Return, for each q, the variance of the mean of one agent's influences."""
@@ -216,7 +218,9 @@ def _variances(
     def influence_variance(coefficients: DifferentialCoefficients, adjoint: Adjoint) -> jax.Array:
         if objectives.lower is None:
             return objectives.valid.variance(
-                lambda x, y, rows: _directional_change(objectives.upper, x, y, rows, coefficients),
+                lambda x, y, rows: _directional_change(
+                    objectives.upper, x, y, rows, coefficients=coefficients
+                ),
                 x,
                 y,
             )
@@ -237,7 +241,7 @@ def _variances(
 
 
 def _directional_change(
-    loss: Loss, x: Tree, y: Tree, rows: Tree, coefficients: DifferentialCoefficients
+    loss: Loss, x: Tree, y: Tree, rows: Tree, *, coefficients: DifferentialCoefficients
 ) -> jax.Array:
     value, change = jax.jvp(lambda x: loss(x, y, rows), (x,), (coefficients.v,))
     return coefficients.alpha * value + change

@@ -385,7 +385,7 @@ class Network:
             "slow_factor": slow_factor,
         }
         return replace(
-            self, links=update_links(self.links, self.edges, self.agents, options, one_way)
+            self, links=update_links(self.links, self.edges, self.agents, options, one_way=one_way)
         )
 
     def __repr__(self) -> str:

@@ -20,6 +20,7 @@ def erdos_renyi(
     p: float = 0.3,
     seed: int = 0,
     mixing: Mixing = "laplacian",
+    *,
     connected: bool = True,
 ) -> Network:
     """Make an Erdos-Renyi graph: each pair is joined with probability p, independently.
@@ -47,9 +48,9 @@ def erdos_renyi(
         name,
         seed,
         connected,
-        "p",
+        parameter="p",
     )
-    return _make_network(graph, sorted(graph), name, mixing, draws)
+    return _make_network(graph, sorted(graph), name, mixing, draws=draws)
 
 
 def regular(
@@ -57,6 +58,7 @@ def regular(
     degree: int,
     seed: int = 0,
     mixing: Mixing = "laplacian",
+    *,
     connected: bool = True,
 ) -> Network:
     """Make a random graph with `degree` neighbours per agent; options as in `erdos_renyi`."""
@@ -77,9 +79,9 @@ def regular(
         name,
         seed,
         connected,
-        "degree",
+        parameter="degree",
     )
-    return _make_network(graph, sorted(graph), name, mixing, draws)
+    return _make_network(graph, sorted(graph), name, mixing, draws=draws)
 
 
 def geometric(
@@ -87,6 +89,7 @@ def geometric(
     radius: float,
     seed: int = 0,
     mixing: Mixing = "laplacian",
+    *,
     connected: bool = True,
 ) -> Network:
     """Make a random geometric graph: agents in the unit square, joined if closer than `radius`.
@@ -102,9 +105,9 @@ def geometric(
         name,
         seed,
         connected,
-        "radius",
+        parameter="radius",
     )
-    return _make_network(graph, sorted(graph), name, mixing, draws)
+    return _make_network(graph, sorted(graph), name, mixing, draws=draws)
 
 
 def ring(agents: int, mixing: Mixing = "laplacian") -> Network:
@@ -185,7 +188,7 @@ def from_graph(graph: nx.Graph, mixing: Mixing = "laplacian") -> Network:
 
 
 def _make_network(
-    graph: nx.Graph, labels: Iterable[Hashable], name: str, mixing: Mixing, draws: int = 1
+    graph: nx.Graph, labels: Iterable[Hashable], name: str, mixing: Mixing, *, draws: int = 1
 ) -> Network:
     """Number the nodes in the order of `labels`, and compute the weights."""
     labels = tuple(labels)
@@ -213,6 +216,7 @@ def _draw_connected(
     name: str,
     seed: int,
     connected: bool,
+    *,
     parameter: str,
 ) -> tuple[nx.Graph, int]:
     """Draw until the graph is connected, always from the one generator of `seed`."""

@@ -19,8 +19,8 @@ def wireless(
     radius: float = 0.4,
     seed: int = 0,
     mixing: Mixing = "laplacian",
-    connected: bool = True,
     *,
+    connected: bool = True,
     positions: Positions | None = None,
     bandwidth: float = 1e6,
     snr: float = 30.0,
@@ -69,10 +69,10 @@ def wireless(
         count = _check_size("agents", agents)
         name = f"wireless({count}, radius={radius}, seed={seed})"
         draw_graph = lambda generator: _disc_graph(_random_positions(generator, count), radius)
-        graph, draws = _draw_connected(draw_graph, name, seed, connected, "radius")
+        graph, draws = _draw_connected(draw_graph, name, seed, connected, parameter="radius")
     else:
         raise ValueError("wireless needs agents, how many, or positions, where they are")
-    network = _make_network(graph, sorted(graph), name, mixing, draws)
+    network = _make_network(graph, sorted(graph), name, mixing, draws=draws)
     coordinates = np.array([point for _, point in network.graph.nodes(data="pos")])
     ends = np.array(network.edges, int).reshape(-1, 2)
     distances = np.linalg.norm(coordinates[ends[:, 0]] - coordinates[ends[:, 1]], axis=1)

@@ -66,9 +66,16 @@ def check_losses(problem: Any) -> int:
     for name, values in values_by_name.items():
         loss, part = checked[name]
         evaluate_twice = lambda agent, loss=loss, part=part: _evaluate_twice(
-            loss, x, y, rows[part], agent
+            loss, x, y, rows[part], agent=agent
         )
-        _check_average(name, problem.loaded_agents, values, y, tolerance, evaluate_twice)
+        _check_average(
+            name,
+            problem.loaded_agents,
+            values,
+            y,
+            tolerance=tolerance,
+            evaluate_twice=evaluate_twice,
+        )
     if not has_gradient:
         raise ValueError(
             "lower: its gradient in y is zero at a random point for every agent; it must depend "
@@ -151,7 +158,7 @@ def _evaluate_on_rows(name: str, loss: Any, x: Tree, y: Tree, rows: Tree) -> tup
     return value, jnp.mean(singles), jnp.mean(jnp.abs(singles))
 
 
-def _evaluate_twice(loss: Any, x: Tree, y: Tree, rows: Tree, agent: int) -> float:
+def _evaluate_twice(loss: Any, x: Tree, y: Tree, rows: Tree, *, agent: int) -> float:
     """Return the loss of one agent with each of its rows twice."""
     twice = jax.tree.map(lambda a: np.concatenate([a[agent], a[agent]]), rows)
     return float(jax.jit(loss)(x, y, twice))
@@ -162,6 +169,7 @@ def _check_average(
     agents: Sequence[int],
     values_of_agents: tuple[np.ndarray, ...],
     y: Tree,
+    *,
     tolerance: float,
     evaluate_twice: Callable[[int], float],
 ) -> None:

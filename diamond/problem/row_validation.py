@@ -58,7 +58,7 @@ def load_rows(name: str, agent: int, source: Any) -> Tree:
         )
     for path, leaf in leaves:
         _reject_number_lists(name, agent, path, leaf)
-        _check_leaf(name, agent, jax.tree_util.keystr(path), leaf, leaves[0][1])
+        _check_leaf(name, agent, jax.tree_util.keystr(path), leaf, first=leaves[0][1])
     return rows
 
 
@@ -74,7 +74,7 @@ def _reject_number_lists(name: str, agent: int, path: Any, leaf: np.ndarray) -> 
         )
 
 
-def _check_leaf(name: str, agent: int, path: str, leaf: np.ndarray, first: np.ndarray) -> None:
+def _check_leaf(name: str, agent: int, path: str, leaf: np.ndarray, *, first: np.ndarray) -> None:
     where = f"agent {agent}'s {name} rows{path and f' {path}'}"
     if leaf.ndim == 0:
         raise ValueError(f"{where} are a single number; the first axis must be the rows")

@@ -73,7 +73,7 @@ def _csv(run: StoredRun, out: Path | None) -> list[Path]:
     agents = agent_columns(run.manifest, len(next(iter(arrays.values()))))
     measures = [name for name in run.last_evaluation if name != "agents"]
     tables: dict[str, Any] = {
-        "x": _level_rows(arrays, "x", names, agents, answer.get("meaning", "")),
+        "x": _level_rows(arrays, "x", names, agents, meaning=answer.get("meaning", "")),
         "y": _level_rows(arrays, "y", names, agents),
         "history": [measures, *([line[name] for name in measures] for line in run.lines)],
     }
@@ -93,6 +93,7 @@ def _level_rows(
     level: str,
     names: dict[str, Any],
     agents: list[str],
+    *,
     meaning: str = "",
 ) -> list[list[Any]]:
     """Make one line per entry with one column per agent; for the shared x, also the mean.

@@ -184,7 +184,7 @@ def tabulate_labels(label_counts: Sequence[LabelCounts]) -> list[list[int]] | No
 
 
 def final_fields(
-    run: RunData, status: str, message: str, wall_seconds: float, digest: str
+    run: RunData, status: str, message: str, wall_seconds: float, *, digest: str
 ) -> dict[str, Any]:
     """Return the fields that the manifest gains at the end of the run."""
     return {

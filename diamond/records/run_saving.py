@@ -40,7 +40,9 @@ def save_run(
             arrays, notes = arrays | best_point.to_arrays(run.best), {}
         checkpoint.save(writer.checkpoints, run.rounds, arrays, notes)
         trajectory = digest_trajectory(saved_lines, run.last_x, run.last_y)
-        writer.update_manifest(**final_fields(run, run.status, run.message, seconds, trajectory))
+        writer.update_manifest(
+            **final_fields(run, run.status, run.message, seconds, digest=trajectory)
+        )
     return path
 
 

@@ -128,7 +128,7 @@ def _make_figure(
             )
         else:
             panel_curves = [divide_curves(curve, panel_curves[base]) for curve in panel_curves]
-        _draw_panel(panel, groups, panel_curves, measure, axis)
+        _draw_panel(panel, groups, panel_curves, measure, axis=axis)
     for panel, title in zip(panels[-1], titles.values()):
         panel.set_xlabel(title, fontsize=9)
     for panel, measure in zip(panels[:, 0], measures):
@@ -140,7 +140,7 @@ def _make_figure(
 
 
 def _draw_panel(
-    panel: Any, groups: list[dict[str, Any]], curves: list[Curve], measure: str, axis: str
+    panel: Any, groups: list[dict[str, Any]], curves: list[Curve], measure: str, *, axis: str
 ) -> None:
     from matplotlib.ticker import EngFormatter
 

@@ -47,7 +47,7 @@ def write_page(text: str, out: Path) -> Path:
 def render_report(data: dict[str, Any], live: bool = False) -> str:
     """Render the page as text; if `live` is true, it polls its server."""
     parts = {"live": "true" if live else "false", "style": read_asset(STYLE)}
-    return fill_template(HERE / "page" / "report.html", data, SCRIPTS, parts, live)
+    return fill_template(HERE / "page" / "report.html", data, SCRIPTS, parts, live=live)
 
 
 def fill_template(
@@ -55,6 +55,7 @@ def fill_template(
     data: dict[str, Any],
     scripts: Sequence[Path],
     parts: dict[str, str],
+    *,
     live: bool = False,
 ) -> str:
     """Fill the template with the numbers `data`, which have a title, and the joined scripts.

@@ -70,7 +70,9 @@ def _draw_panels(
         for axis, key in zip(axes[:, i], measures):
             for colour, line in zip(PALETTE, column.lines):
                 line_colour = COLOURS.get(line.label, colour)
-                _draw_curve(axis, trials[line], key, column.along, line.label, line_colour)
+                _draw_curve(
+                    axis, trials[line], key, column.along, label=line.label, colour=line_colour
+                )
             if key == "metric":
                 axis.set_yscale("log")
             axis.set_xlabel(LABELS[column.along], fontsize=8)
@@ -90,7 +92,7 @@ def _panel_title(figure: str, case: PaperCase) -> str:
 
 
 def _draw_curve(
-    axis: Any, runs: list[Trial], key: str, along: str, label: str, colour: str
+    axis: Any, runs: list[Trial], key: str, along: str, *, label: str, colour: str
 ) -> None:
     histories = [run["history"] for run in runs if run["diverged"] is None]
     if not histories:

@@ -69,12 +69,12 @@ class PaperCase:
 
     def problem(self, scale: ExperimentScale, folder: Path | None) -> Problem:
         """Build the problem; each agent's rows are split 40 / 40 / 20 %."""
-        return _build_problem(self.dataset, self.agents, self.partition, scale.rows, folder)
+        return _build_problem(self.dataset, self.agents, self.partition, scale.rows, folder=folder)
 
     def algorithm(self, method: str, constants: Constants, frozen: bool = False) -> Algorithm:
         """Build `method` with the paper's schedules and constants; if `frozen`, x does not move."""
         chain = neumann(TERMS, LIPSCHITZ[self.dataset])
-        return paper_methods.build_method(method, constants, BATCH, chain, frozen)
+        return paper_methods.build_method(method, constants, BATCH, chain, frozen=frozen)
 
     def describe(self, scale: ExperimentScale) -> dict[str, Any]:
         """Return everything that defines a trial except method, constants and seed."""
@@ -85,7 +85,7 @@ class PaperCase:
 
 @cache  # one object per problem, since an equal copy would be compiled again
 def _build_problem(
-    dataset: str, agents: int, partition: str, count: int | None, folder: Path | None
+    dataset: str, agents: int, partition: str, count: int | None, *, folder: Path | None
 ) -> Problem:
     features, labels = _load_rows(dataset, folder)
     if count is not None:

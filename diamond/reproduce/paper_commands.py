@@ -47,7 +47,9 @@ def reproduce(
     with Progress(console=console) as bar:
         task = bar.add_task(figure, total=len(lines) * scale.seeds)
         advance = lambda n: bar.advance(task, n)
-        trials = paper_figures.run_figure(figure, scale, kind, out / "trials", folder, advance)
+        trials = paper_figures.run_figure(
+            figure, scale, kind, out / "trials", folder=folder, on_trial=advance
+        )
     paths = write_figure_files(figure, kind, trials, figure_folder)
     rows = paper_figures.summarize_lines(trials)
     console.print(
@@ -92,6 +94,7 @@ def tune_cases(
     scale: ExperimentScale,
     out: Path,
     file: Path,
+    *,
     folder: Path | None,
     console: Console,
 ) -> dict[str, dict[str, Any]]:
@@ -105,7 +108,7 @@ def tune_cases(
         with Progress(console=console) as bar:
             task = bar.add_task(name, total=count)
             advance = lambda n, task=task: bar.advance(task, n)
-            tuned = tune_case(case, scale, out / "trials", folder, advance)
+            tuned = tune_case(case, scale, out / "trials", folder, on_trial=advance)
         command = f"diamond tune {name} --scale {scale.name}"
         device, seconds = jax.devices()[0].device_kind, time.perf_counter() - start
         results[name] = {"command": command, "device": device, "seconds": round(seconds, 1)} | tuned

@@ -45,6 +45,7 @@ def run_figure(
     scale: ExperimentScale,
     kind: str,
     cache_folder: Path,
+    *,
     folder: Path | None,
     on_trial: Callable[[int], None],
 ) -> dict[FigureLine, list[Trial]]:

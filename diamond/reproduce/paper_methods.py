@@ -19,6 +19,7 @@ def build_method(
     constants: tuple[float, ...],
     batch: int,
     hypergradient: Hypergradient,
+    *,
     frozen: bool = False,
 ) -> Algorithm:
     """Build the method with (c_alpha, c_beta, c_eta = c_gamma); the last needs momentum.

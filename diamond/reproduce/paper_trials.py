@@ -33,7 +33,13 @@ def run_trials(
     ]
     problem = lambda: case.problem(scale, folder)
     trials = cached_trials(
-        problem, case.network(), requests, scale.rounds, scale.every, cache_folder, on_trial
+        problem,
+        case.network(),
+        requests,
+        scale.rounds,
+        every=scale.every,
+        folder=cache_folder,
+        on_trial=on_trial,
     )
     return [
         {"case": description, "constants": list(constants), "seed": seed}

@@ -43,6 +43,7 @@ def tune_case(
     scale: ExperimentScale,
     cache_folder: Path,
     folder: Path | None,
+    *,
     on_trial: Callable[[int], None],
 ) -> dict[str, Any]:
     """Choose the constants of every method by two rules, and return all trials.

@@ -157,7 +157,7 @@ def _explore_agent(
         offset = pytrees.scale(
             jnp.where(turn < 2, 0, radius), unit_or_zero(pytrees.normal(key, centre))
         )
-        return _probe(problem, centre, pytrees.add(centre, offset), key, radius)
+        return _probe(problem, centre, pytrees.add(centre, offset), key, radius=radius)
 
     def batch_curvature(key: jax.Array) -> jax.Array:
         where = problem.train.choose_batch(key)
@@ -174,7 +174,7 @@ def _explore_agent(
 
 
 def _probe(
-    problem: Objectives, centre: Tree, point: Tree, key: jax.Array, radius: Any
+    problem: Objectives, centre: Tree, point: Tree, key: jax.Array, *, radius: Any
 ) -> dict[str, jax.Array]:
     """Compute all bounds by searches from `point`, and the least eigenvalue of g_yy there."""
     bounds = {}
@@ -183,7 +183,9 @@ def _probe(
         keys = jax.random.split(jax.random.fold_in(key, n), len(shapes))
         vectors = tuple(pytrees.normal(k, shape) for k, shape in zip(keys, shapes))
         form = partial(bound.form, problem)
-        bounds[name] = supremum(form, centre, point, vectors, radius, _search_steps(bound))
+        bounds[name] = supremum(
+            form, centre, point, vectors, radius=radius, steps=_search_steps(bound)
+        )
     eigenvalues = lanczos(hessian(problem, point, None), pytrees.normal(key, point[1]))
     return bounds | {"mu_g": eigenvalues.smallest}
 

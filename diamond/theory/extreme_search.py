@@ -19,7 +19,7 @@ def unit_or_zero(a: Tree) -> Tree:
 
 
 def supremum(
-    form: Form, centre: Tree, point: Tree, vectors: tuple[Tree, ...], radius: Any, steps: int
+    form: Form, centre: Tree, point: Tree, vectors: tuple[Tree, ...], *, radius: Any, steps: int
 ) -> jax.Array:
     """Approximate max |form(p, v_1, .., v_n)| over unit v_j and p within `radius` of `centre`.
 

@@ -81,7 +81,9 @@ def theorem1(c: Constants, rounds: int, printed: bool = False) -> Theorem1:
     c_gamma = 1 / (3 * L_f) + 8 * (L_gy * c_beta) ** 2
     c_gamma += cbar_gamma * 2 * c_beta * cbar_y / L_mu
     c_gamma += cbar_gamma * (8 / cbar_eta + 12 * cbar_u) * (L_K * c_beta) ** 2
-    limits = _limits(c, L_K, c_beta, cbar_y, cbar_u, weight, 2 if printed else 3)
+    limits = _limits(
+        c, L_K, c_beta, cbar_y, cbar_u=cbar_u, weight=weight, power=2 if printed else 3
+    )
     alpha, beta = min(limits.values()), 1 / (mu + L)
     omega = max(2.0, alpha**-3, (c_beta / beta) ** 3)
     return Theorem1(
@@ -102,7 +104,14 @@ def theorem1(c: Constants, rounds: int, printed: bool = False) -> Theorem1:
 
 
 def _limits(
-    c: Constants, L_K: float, c_beta: float, cbar_y: float, cbar_u: float, weight: float, power: int
+    c: Constants,
+    L_K: float,
+    c_beta: float,
+    cbar_y: float,
+    *,
+    cbar_u: float,
+    weight: float,
+    power: int,
 ) -> dict[str, float]:
     """Return the eleven limits of alpha_t, by the part of the proof that needs them."""
     m, mu, L, gap = c.agents, c.mu_g, c.L_g, 1 - c.lam

@@ -65,7 +65,7 @@ def functional(module: Any) -> tuple[Params, Callable[..., Any]]:
             own = lambda *inputs, **options: _call(name, call, initial, *inputs, **options)
             original = lambda *inputs, **options: _plain(module(*inputs, **options))
             dtype = next(iter(initial.values())).dtype
-            warn_if_different(name, own, original, _arrays((inputs, options)), dtype)
+            warn_if_different(name, own, original, _arrays((inputs, options)), dtype=dtype)
         return _call(name, call, {**frozen, **params}, *inputs, **options)
 
     def call(params: Mapping[str, Any], *inputs: Any, **options: Any) -> Any:

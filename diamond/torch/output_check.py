@@ -15,7 +15,7 @@ TOLERANCE = 1e-2  # relative to the largest output; rounding of float32 is far b
 
 
 def warn_if_different(
-    name: str, converted: Callable[..., Any], module: Callable[..., Any], inputs: Any, dtype: Any
+    name: str, converted: Callable[..., Any], module: Callable[..., Any], inputs: Any, *, dtype: Any
 ) -> None:
     """Warn if a module and its JAX function differ, as after a lost change in place.
 

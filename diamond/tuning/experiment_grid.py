@@ -41,7 +41,7 @@ def list_settings(
             TableSetting(expanded, sweeps.varied_options(expanded, table))
             for expanded in sweeps.expand_lists(table)
         ]
-    schedules = _base_schedules(table, problem, network, seed, base)
+    schedules = _base_schedules(table, problem, network, seed, base=base)
     fixed_options = {key: value for key, value in table.items() if key not in ("steps", *schedules)}
     if "alpha" not in _given_schedules(table):
         fixed_options.setdefault("order", "atc")  # as for learned steps
@@ -73,7 +73,7 @@ def list_settings(
 
 
 def _base_schedules(
-    table: AlgorithmTable, problem: Problem, network: Network, seed: int, base: Path
+    table: AlgorithmTable, problem: Problem, network: Network, seed: int, *, base: Path
 ) -> dict[str, Any]:
     """Return the schedules of the algorithm by name; learned ones after a few rounds."""
     given_schedules, algorithm = _given_schedules(table), read_algorithm(table, base).build()

@@ -96,10 +96,10 @@ class Tuning:
                 network.build(),
                 [trial_request(part, seed) for part in experiment.algorithm for seed in seeds],
                 rounds,
-                experiment.every,
-                self.path / "trials",
-                on_trial,
-                experiment.sampling,
+                every=experiment.every,
+                folder=self.path / "trials",
+                on_trial=on_trial,
+                sampling=experiment.sampling,
             )
             suffix = f" on {network.label}" if len(experiment.network) > 1 else ""
             names = [f"seed {seed}{suffix}" for seed in seeds]

@@ -38,6 +38,7 @@ def cached_trials(
     network: Network,
     requests: Sequence[TrialRequest],
     rounds: int,
+    *,
     every: Every,
     folder: Path,
     on_trial: Callable[[int], None],

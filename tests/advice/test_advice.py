@@ -177,7 +177,7 @@ def test_the_method_of_the_file_is_a_row_and_the_others_are_omitted_for_a_reason
         assert all("in the benchmark" in reason for reason in answer["omitted"].values())
     printed = CliRunner().invoke(app, ["advise", str(file)]).stdout
     assert f"such problems: {next(iter(answer['omitted']))}, " in printed
-    omitted = module.omitted_methods([], "personal", "directed", False, False)
+    omitted = module.omitted_methods([], "personal", "directed", False, is_selection=False)
     unsuitable = {name for name, reason in omitted.items() if "on a directed network" in reason}
     assert unsuitable == {*methods_for("personal")} - {*methods_for("personal", "directed")}
 

@@ -192,10 +192,10 @@ def test_the_wrong_lower_level_is_refused_with_the_names_of_those_that_solve_it(
     assert len(right) >= 10
     for name, make in METHODS.items():
         if name in right:
-            check_arguments(known, network, make(), 1, 1, "blocks")
+            check_arguments(known, network, make(), 1, every=1, sampling="blocks")
         else:
             with pytest.raises(ValueError, match="lower level, which this algorithm") as refused:
-                check_arguments(known, network, make(), 1, 1, "blocks")
+                check_arguments(known, network, make(), 1, every=1, sampling="blocks")
             assert all(other in str(refused.value) for other in right)
 
 

@@ -148,7 +148,7 @@ def test_one_agent_alone_is_tuned_too():
     problem = gallery.quadratic(agents=1, upper=2, lower=2, rows=6)
     with without_optimizations():
         tunable = tunable_values.make_tunable(
-            "diamond", problem, network.complete(1), 2, suites.FIRST_TUNING_SEED
+            "diamond", problem, network.complete(1), 2, seed=suites.FIRST_TUNING_SEED
         )
     chain = tunable.fixed["hypergradient"].solve
     assert chain.terms >= 1 and float(chain.lipschitz) >= 1  # L of this quadratic

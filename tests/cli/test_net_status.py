@@ -35,7 +35,9 @@ def test_a_site_and_its_neighbours_say_where_they_stand_and_for_whom_they_wait(b
         async with running_site(one), running_site(two) as node:
             running = asyncio.ensure_future(node.run())
             await asyncio.sleep(0.6)
-            found = await query_members(one, StatusQuery, [one.me, *one.neighbours], 2.0, None)
+            found = await query_members(
+                one, StatusQuery, [one.me, *one.neighbours], 2.0, own_address=None
+            )
             running.cancel()
             await asyncio.wait([running])
             return found
@@ -49,7 +51,7 @@ def test_a_site_and_its_neighbours_say_where_they_stand_and_for_whom_they_wait(b
 
 def test_where_nobody_listens_that_is_said(bundles):
     one = bundles[0]
-    found = asyncio.run(query_members(one, StatusQuery, [one.me], 1.0, None))
+    found = asyncio.run(query_members(one, StatusQuery, [one.me], 1.0, own_address=None))
     assert found["site0"]["error"] == f"{one.me.address}: nothing listens there"
 
 
@@ -66,7 +68,7 @@ def test_a_stopped_site_has_a_checkpoint_and_goes_on_from_it(bundles, tmp_path):
         while node.t < 3:
             await asyncio.sleep(0.005)
         bundle = bundles[node.agent.number]
-        return await query_members(bundle, StopRequest, [bundle.me], 2.0, None)
+        return await query_members(bundle, StopRequest, [bundle.me], 2.0, own_address=None)
 
     def three(made):
         """Rounds, of which the fourth does not end: it is there that the site is stopped."""

@@ -144,7 +144,7 @@ def test_an_odd_status_is_named_and_forges_nothing(tmp_path, fields):
 
     async def attempt():
         async with Server(two, answer):
-            return await query_members(one, StatusQuery, [two.me], 2.0, None)
+            return await query_members(one, StatusQuery, [two.me], 2.0, own_address=None)
 
     found = asyncio.run(attempt())
     assert "an answer that is no status" in _format_answer(one, found["site1"])
@@ -161,7 +161,7 @@ def test_codes_in_a_status_are_written_out(tmp_path):
 
     async def attempt():
         async with Server(two, answer):
-            return await query_members(one, StatusQuery, [two.me], 2.0, None)
+            return await query_members(one, StatusQuery, [two.me], 2.0, own_address=None)
 
     message = _format_answer(one, asyncio.run(attempt())["site1"])
     assert message == r"on\r, round 1 of 9; has waited for site2 for 3 s (\x1b[2Jgone\nround=9)"

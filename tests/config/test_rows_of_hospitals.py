@@ -110,7 +110,7 @@ def test_rows_are_dropped_and_a_site_on_its_own_has_the_same(here):
         whole = made(here, missing_values=rule)
         table = given(missing_values=rule, dataset="{agent}.csv")
         for k in (0, 1):
-            alone = read_site_problem(table, CITIES[k], k, None, here).build()
+            alone = read_site_problem(table, CITIES[k], k, None, base=here).build()
             for part in whole.rows:
                 for leaf in "ab":
                     np.testing.assert_array_equal(

@@ -53,7 +53,9 @@ def here(tmp_path, monkeypatch):
 def test_sites_have_the_rows_that_a_simulation_gives_them_and_run_the_same(here):
     found = federation_file.load(here / "trial.toml")
     assert tomllib.loads(found.to_toml())["problem"] == found.problem == found.terms()["problem"]
-    parts = [read_site_problem(found.problem, site, i, None, here) for i, site in enumerate(SITES)]
+    parts = [
+        read_site_problem(found.problem, site, i, None, base=here) for i, site in enumerate(SITES)
+    ]
     alone = [part.build() for part in parts]
     table = found.problem | {"dataset": {site: f"{site}.csv" for site in SITES}}
     raw = TINY | {"problem": table, "network": "ring:2"}
@@ -68,7 +70,7 @@ def test_sites_have_the_rows_that_a_simulation_gives_them_and_run_the_same(here)
     given = found.build_network(), found.algorithm.build()
     digests = [compute_digests(Agent(own, *given, i), 3) for i, own in enumerate(alone)]
     assert digests[0] == digests[1]
-    named = read_site_problem(found.problem, "north", 0, here / "south.csv", here).build()
+    named = read_site_problem(found.problem, "north", 0, here / "south.csv", base=here).build()
     np.testing.assert_array_equal(named.rows["train"][0]["b"], 1)
 
 

@@ -167,7 +167,7 @@ CALLS = {
         "a",
     ),
     ("a deadline", "changing links"): lambda: check_changes(
-        quad(), one_peer(4), GIVEN(), "continue", 3.0
+        quad(), one_peer(4), GIVEN(), "continue", deadline=3.0
     ),
     ("changing members", "channels"): lambda: changing({0: RING.through(drops(0.1))}),
     ("changing members", "masked sums"): lambda: changing({0: RING.masked()}),

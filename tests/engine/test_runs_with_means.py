@@ -30,7 +30,7 @@ def on_devices(problem, method, rounds, devices):
 
 
 def in_lanes(problem, methods, rounds):
-    backend = LaneBackend(problem, NETWORK, 3, (1, len(methods)), "blocks")
+    backend = LaneBackend(problem, NETWORK, 3, (1, len(methods)), sampling="blocks")
     first = backend.initial_progress(backend.combine(methods), [problem.start(0) for _ in methods])
     after, _ = backend.run_rounds(backend.combine(methods), [0] * len(methods), first, rounds)
     return [backend.progress_of_run(after, i).state for i in range(len(methods))]

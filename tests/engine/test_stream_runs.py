@@ -94,7 +94,7 @@ def test_steps_that_choose_themselves_lead_to_the_solution_of_the_stream():
 @pytest.mark.wide
 def test_a_method_on_all_rows_takes_a_large_batch():
     method = diamond.interact(alpha=0.05, beta=0.1, hypergradient=hg.conjugate_gradient(2))
-    check_arguments(stream_problem(large=40), NETWORK, method, 5, 5, "blocks")
+    check_arguments(stream_problem(large=40), NETWORK, method, 5, every=5, sampling="blocks")
     with without_optimizations():
         result = final_progress(stream_problem(large=40), NETWORK, method, 5)
     assert (total(result.spent)[:, 0] == 5 * 4 * 40).all()  # xi, zeta, zeta_0, and one for g_yy

@@ -262,7 +262,9 @@ def test_tuning_averages_the_seeds_and_stores_all(tmp_path, monkeypatch):
     before = {"command": "diamond tune kept", "trials": [{"method": "DIAMOND"}]}
     store.write_text(json.dumps({"kept": before}))
     names = ["a9a-5-iid-p0.3", "mnist-9-iid-p0.3"]
-    paper_commands.tune_cases(names, SCALE, tmp_path, store, None, Console(file=output, width=200))
+    paper_commands.tune_cases(
+        names, SCALE, tmp_path, store, folder=None, console=Console(file=output, width=200)
+    )
     constants = json.loads(store.read_text())
     assert list(constants) == ["kept", *names] and "216 trials of 6 rounds" in output.getvalue()
     assert constants["kept"] == before

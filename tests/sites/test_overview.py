@@ -49,7 +49,11 @@ def test_a_site_sees_those_behind_its_neighbours(tmp_path, listening):
             address = f"127.0.0.1:{nodes[0].server.port}"
             seen = await query_federation(bundles[0], 4.0, address)
             near = await query_members(
-                bundles[0], StatusQuery, [bundles[0].me, *bundles[0].neighbours], 4.0, address
+                bundles[0],
+                StatusQuery,
+                [bundles[0].me, *bundles[0].neighbours],
+                4.0,
+                own_address=address,
             )
         return seen, near
 

@@ -104,7 +104,7 @@ class FederatedCluster(ChangingCluster):
         transport = self.wire.transport(number)
         options = {"every": EVERY, "timeouts": LIMITS, "run_blocking": run_inline}
         make_node = make_epoch_node(make_agent, ROUNDS, transport, **options)
-        site = EpochRun(number, epochs, ROUNDS, make_node, self.folder / str(number))
+        site = EpochRun(number, epochs, ROUNDS, make_node, folder=self.folder / str(number))
         credentials = Credentials(bundle)
         fixed = credentials, self.bundle(number), site, transport, build
         acceptance = self.acceptances[number] = RosterAcceptance(*fixed)

@@ -188,7 +188,7 @@ def test_a_checkpoint_has_the_rollback_states_and_the_initial_state(tmp_path):
     assert same_bits(site_rollback.initial_state(one, found).state.x, x)
     assert [state.t for state in site_rollback.states_until(found, 199)] == [100]
     back, message = site_rollback.roll_back_from_divergence(
-        one, found._replace(estimates={}), 250, [1.0, 2.0, 1e3], 10
+        one, found._replace(estimates={}), 250, [1.0, 2.0, 1e3], span=10
     )
     assert (back.t, back.clock_offset, back.recent_states) == (
         100,
@@ -197,6 +197,6 @@ def test_a_checkpoint_has_the_rollback_states_and_the_initial_state(tmp_path):
     ) and "back to round 100 with" in message
     assert values_by_name(back.estimates) == {"shrunk": 0.25, "lost": 151}
     back, _ = site_rollback.roll_back_from_divergence(
-        one, found._replace(estimates={}), 99, [1.0], 10
+        one, found._replace(estimates={}), 99, [1.0], span=10
     )
     assert back.t == 0 and same_bits(back.state.x, x)

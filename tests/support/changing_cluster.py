@@ -57,7 +57,7 @@ class ChangingCluster:
         options = {"every": EVERY, "timeouts": LIMITS, "run_blocking": run_inline}
         make_node = make_epoch_node(make_agent, ROUNDS, self.wire.transport(number), **options)
         place = self.folder and self.folder / str(number)
-        site = EpochRun(number, self.network.epochs, ROUNDS, make_node, place)
+        site = EpochRun(number, self.network.epochs, ROUNDS, make_node, folder=place)
         site.node.on_round = lambda progress: self.on_round(number, progress)
         return site
 

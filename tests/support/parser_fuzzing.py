@@ -171,7 +171,15 @@ class Federation:
         self.groups = {1: [0, 2]}
         self.masks = self.mask_keys(0), self.mask_keys(2)
         self.loop = asyncio.new_event_loop()
-        self.service = Service(0, [1], {"run": RUN}, 9, Timeouts(round=0.002), run_inline, None)
+        self.service = Service(
+            0,
+            [1],
+            {"run": RUN},
+            9,
+            timeouts=Timeouts(round=0.002),
+            run_blocking=run_inline,
+            folder=None,
+        )
         self.attached = self.valid_attachment()
 
     def endpoint(self, number):
@@ -448,7 +456,9 @@ def saved_checkpoint(federation, random):
 
 @refuses(OtherRun)
 def mask_file(federation, random):
-    keys = MaskKeys(0, RUN, federation.groups, federation.masks[0].identity, federation.folder)
+    keys = MaskKeys(
+        0, RUN, federation.groups, federation.masks[0].identity, folder=federation.folder
+    )
     keys.save()
     document = json.loads(keys.path.read_bytes())
     keys.path.write_bytes(dump_document(change_document(document, random), random))

@@ -79,7 +79,7 @@ def write_run(path, name, label, seed=0, rounds=40, every=10, network=None, **op
         entry = {key: values[i].item() for key, values in run.history.items()}
         metrics.append(entry, {key: np.asarray(values[i]) for key, values in run.per_agent.items()})
     manifest |= final_fields(
-        run, status, message, 1.5, digest_trajectory(metrics.lines(), run.last_x, run.last_y)
+        run, status, message, 1.5, digest=digest_trajectory(metrics.lines(), run.last_x, run.last_y)
     )
     (path / "manifest.json").write_text(json.dumps(manifest))
     return path

@@ -78,7 +78,7 @@ def with_certificate(folder, bundle, key=None, days=365):
     signer = certificate_authority.load_pem_private_key((folder / "ca.key").read_bytes(), None)
     name = roster.certificate_name(roster.fingerprint(secret.public_key()))
     certificate = certificate_authority._certificate(
-        name, secret, signer, bundle.roster.federation, days
+        name, secret, signer, bundle.roster.federation, days=days
     )
     pem = certificate_authority.Encoding.PEM
     private = secret.private_bytes(

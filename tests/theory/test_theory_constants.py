@@ -124,7 +124,7 @@ def test_without_a_radius_the_suprema_are_those_of_the_point():
     form = lambda p, w, z: w @ (tensor * jnp.sum(p)) @ z
     vectors = jnp.ones(3), jnp.arange(1.0, 5.0)
     p = jnp.full(2, 0.5)
-    result = supremum(form, p, p, vectors, 0.0, 300)
+    result = supremum(form, p, p, vectors, radius=0.0, steps=300)
     np.testing.assert_allclose(result, np.linalg.norm(tensor, 2), rtol=1e-10)
 
 
@@ -132,7 +132,7 @@ def test_the_norm_of_a_trilinear_form_is_found():
     a, b, c = (np.eye(4)[k] for k in (0, 2, 3))
     form = lambda p, d, w, z: 2.0 * (d @ a) * (w @ b) * (z @ c) - 0.5 * (d @ b) * (w @ c) * (z @ a)
     vectors = (jnp.ones(4), jnp.arange(1.0, 5.0), jnp.ones(4))
-    np.testing.assert_allclose(supremum(form, a, a, vectors, 0.0, 80), 2.0, rtol=1e-12)
+    np.testing.assert_allclose(supremum(form, a, a, vectors, radius=0.0, steps=80), 2.0, rtol=1e-12)
 
 
 @pytest.mark.wide

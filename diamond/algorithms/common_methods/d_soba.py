@@ -29,8 +29,8 @@ def d_soba(
         "average",
         "gossip gossip gossip",
         numbers,
-        batch,
-        "atc",
-        steps,
+        batch=batch,
+        order="atc",
+        steps=steps,
         lower_levels=("common",),
     )

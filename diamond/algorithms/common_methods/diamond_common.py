@@ -27,5 +27,12 @@ def diamond_common(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "eta": eta, "gamma": gamma}
     return compose_parts(
-        carried(), "momentum", "gt gt gt", numbers, batch, order, steps, lower_levels=("common",)
+        carried(),
+        "momentum",
+        "gt gt gt",
+        numbers,
+        batch=batch,
+        order=order,
+        steps=steps,
+        lower_levels=("common",),
     )

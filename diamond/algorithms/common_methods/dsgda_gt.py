@@ -23,5 +23,12 @@ def dsgda_gt(
     """Track all three variables of the penalty of `f2sa`, for a common y; bias of order 1 / lam."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     return compose_parts(
-        penalty(lam), "plain", "gt gt gt", numbers, batch, "atc", steps, lower_levels=("common",)
+        penalty(lam),
+        "plain",
+        "gt gt gt",
+        numbers,
+        batch=batch,
+        order="atc",
+        steps=steps,
+        lower_levels=("common",),
     )

@@ -38,9 +38,9 @@ def mdbo(
         "average",
         "gt gt",
         numbers,
-        batch,
-        "paper",
-        steps,
+        batch=batch,
+        order="paper",
+        steps=steps,
         relax=relax,
         lower_levels=("common",),
     )

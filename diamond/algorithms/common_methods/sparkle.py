@@ -35,9 +35,9 @@ def sparkle(
         "average",
         f"{x} {yz} {yz}",
         numbers,
-        batch,
-        "atc",
-        steps,
+        batch=batch,
+        order="atc",
+        steps=steps,
         update_order=plan,
         lower_levels=("common",),
     )

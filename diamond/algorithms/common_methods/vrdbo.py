@@ -33,9 +33,9 @@ def vrdbo(
         "momentum",
         "gt gt",
         numbers,
-        batch,
-        "paper",
-        steps,
+        batch=batch,
+        order="paper",
+        steps=steps,
         relax=relax,
         lower_levels=("common",),
     )

@@ -30,9 +30,9 @@ def aid(
         "full",
         "gossip local",
         numbers,
-        check_unused_batch(batch),
-        "atc",
-        steps,
+        batch=check_unused_batch(batch),
+        order="atc",
+        steps=steps,
         update_order="y*inner x",
         inner=inner,
     )

@@ -27,9 +27,9 @@ def amigo(
         "plain",
         "gossip local local",
         numbers,
-        batch,
-        "atc",
-        steps,
+        batch=batch,
+        order="atc",
+        steps=steps,
         update_order="y*inner z*inner x",
         inner=inner,
     )

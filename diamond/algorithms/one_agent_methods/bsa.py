@@ -32,9 +32,9 @@ def bsa(
         "plain",
         "gossip local",
         numbers,
-        batch,
-        "atc",
-        steps,
+        batch=batch,
+        order="atc",
+        steps=steps,
         update_order="y*inner x",
         inner=inner,
     )

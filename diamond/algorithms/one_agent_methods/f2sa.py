@@ -37,9 +37,9 @@ def f2sa(
         "plain",
         "gt local local",
         numbers,
-        batch,
-        order,
-        steps,
+        batch=batch,
+        order=order,
+        steps=steps,
         update_order="yz*inner x",
         inner=inner,
     )

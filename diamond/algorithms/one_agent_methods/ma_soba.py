@@ -20,4 +20,6 @@ def ma_soba(
 ) -> ComposedAlgorithm:
     """Run `soba` with x along r_t = (1 - theta) r_{t-1} + theta (f_x - g_xy z)."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
-    return compose_parts(carried(), "average", "gossip local local", numbers, batch, "atc", steps)
+    return compose_parts(
+        carried(), "average", "gossip local local", numbers, batch=batch, order="atc", steps=steps
+    )

@@ -45,8 +45,8 @@ def meha(
         "plain",
         "gt local local",
         numbers,
-        batch,
-        order,
-        steps,
+        batch=batch,
+        order=order,
+        steps=steps,
         update_order="z x y",
     )

@@ -23,5 +23,11 @@ def mrbo(
     """Run SUSTAIN with the whole Neumann sum instead of eq. (5)."""
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma}
     return compose_parts(
-        implicit(hypergradient), "momentum", "gossip local", numbers, batch, "atc", steps
+        implicit(hypergradient),
+        "momentum",
+        "gossip local",
+        numbers,
+        batch=batch,
+        order="atc",
+        steps=steps,
     )

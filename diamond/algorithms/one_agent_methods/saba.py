@@ -24,4 +24,6 @@ def saba(
     The table needs, for every block, twice the memory of x, y and z. `batch` must divide the rows.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
-    return compose_parts(carried(), "saga", "gossip local local", numbers, batch, "atc", steps)
+    return compose_parts(
+        carried(), "saga", "gossip local local", numbers, batch=batch, order="atc", steps=steps
+    )

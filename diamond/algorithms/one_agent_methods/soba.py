@@ -19,4 +19,6 @@ def soba(
 ) -> ComposedAlgorithm:
     """Step x along f_x - g_xy z, y along g_y, z along g_yy z - f_y (z is -v of the paper)."""
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
-    return compose_parts(carried(), "plain", "gossip local local", numbers, batch, "atc", steps)
+    return compose_parts(
+        carried(), "plain", "gossip local local", numbers, batch=batch, order="atc", steps=steps
+    )

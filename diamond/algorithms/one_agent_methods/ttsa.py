@@ -28,8 +28,8 @@ def ttsa(
         "plain",
         "gossip local",
         numbers,
-        batch,
-        "atc",
-        steps,
+        batch=batch,
+        order="atc",
+        steps=steps,
         update_order="y x",
     )

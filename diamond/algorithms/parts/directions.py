@@ -191,7 +191,7 @@ class Carried(Directions):
     ) -> DirectionsAndCost:
         def directions_at(point: Point) -> Point:
             if is_large(point.y):
-                return self._in_turn(problem, point, sample, names, t)
+                return self._in_turn(problem, point, sample, names, t=t)
             upper = self._upper(problem, point, sample.upper)
             cross, hessian = self._products(problem, point, sample.cross)
             v = jax.grad(problem.g, 1)(point.x, point.y, sample.lower)
@@ -202,7 +202,7 @@ class Carried(Directions):
         )
 
     def _in_turn(
-        self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
+        self, problem: Objectives, point: Point, sample: Sample, names: str, *, t: Number
     ) -> Point:
         """Return the directions of a large y, one pass after another."""
         upper = gradients(problem.f, "x" in names, "z" in names)
@@ -259,10 +259,10 @@ class Penalty(Directions):
         if not is_large(points[0].y):
             return super().__call__(problem, points, sample, names, t)
         cost = self._cost(problem, sample, names, len(points))
-        return [self._in_turn(problem, p, sample, names, t) for p in points], cost
+        return [self._in_turn(problem, p, sample, names, t=t) for p in points], cost
 
     def _in_turn(
-        self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
+        self, problem: Objectives, point: Point, sample: Sample, names: str, *, t: Number
     ) -> Point:
         """Return the directions of a large y, one pass after another.
 

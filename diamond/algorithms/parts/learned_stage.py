@@ -61,7 +61,9 @@ class LearnedStepsStage(Stage):
         method, curvature, step = state.method, state.curvature, state.step
         curvature_sample, spent = self.algorithm.method.curvature_sample(sample), Cost()
         if curvature is not None and self.stage.moves_x and self.algorithm.works_locally:
-            method, curvature, spent = self._work_locally(problem, method, curvature, t, sample)
+            method, curvature, spent = self._work_locally(
+                problem, method, curvature, t, sample=sample
+            )
         if curvature is not None and (self.stage.moves_x or self.position == 0):
             z = self.algorithm.method.auxiliary(method)
             point = method.x, method.y
@@ -87,7 +89,7 @@ class LearnedStepsStage(Stage):
         return LearnedStepsEstimate(estimate, method, curvature, step), pytrees.add(cost, spent)
 
     def _work_locally(
-        self, problem: Objectives, method: Any, curvature: Curvature, t: Number, sample: Sample
+        self, problem: Objectives, method: Any, curvature: Curvature, t: Number, *, sample: Sample
     ) -> tuple[Any, Curvature, Cost]:
         """Solve for y and z locally if they lag."""
         method_z = self.algorithm.method.auxiliary(method)

@@ -108,13 +108,13 @@ class LearnedStep(NamedTuple):
         spent = Cost()
         if self.works_locally and curvature is not None:
             newton, response_curvature, spent = newton_length(
-                problem, x, y, direction, first, sample
+                problem, x, y, direction, needed=first, sample=sample
             )
             length = jnp.where(first, jnp.minimum(length, newton), length)
             response_lag = rounds_to_relax(self.lower_step, curvature.largest, response_curvature)
             response_lag = jnp.where(first, response_lag, curvature.response_lag)
             curvature = cast_like(curvature._replace(response_lag=response_lag), curvature)
-        inputs, memory = self._inputs(x, previous, direction, tracker, length, t)
+        inputs, memory = self._inputs(x, previous, direction, tracker, length=length, t=t)
         step = propose_step(scalars, inputs)
         alpha = jnp.where(t < self.first_move, 0.0, step.alpha)
         step = step._replace(alpha=alpha, delay=delay)
@@ -134,6 +134,7 @@ class LearnedStep(NamedTuple):
         previous: StepMemory,
         direction: Tree,
         method_tracker: Tree | None,
+        *,
         length: jax.Array,
         t: Number,
     ) -> tuple[StepInputs, StepMemory]:

@@ -84,7 +84,7 @@ def work_locally(
         return LocalWorkResult(solution.y, solution.z, new_memory, solution.cost)
 
     def improved(solution: LocalSolution) -> LocalWorkResult:
-        return _rest_after(problem, point, memory, solution, sample)
+        return _rest_after(problem, point, memory, solution, sample=sample)
 
     def settled_or_improved() -> LocalWorkResult:
         limits = jax.tree.map(lambda *pair: jnp.where(started, *pair), AT_START, LATER)
@@ -104,6 +104,7 @@ def _rest_after(
     point: tuple[Tree, Tree, Tree],
     memory: WorkMemory,
     solution: LocalSolution,
+    *,
     sample: Sample,
 ) -> LocalWorkResult:
     """Return the solution, and how long the agent rests: longer if it changed little."""

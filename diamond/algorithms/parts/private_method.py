@@ -69,13 +69,13 @@ def private(
     used = {"sums of directions": is_summed, "a learned alpha": learns_alpha}
     place = f"the {type(algorithm.estimator).__name__.lower()} estimator"
     check_combination(used | {"privacy": True}, place)
-    budget = _check_budget(epsilon, delta, rounds, noise_multiplier, clipping)
+    budget = _check_budget(epsilon, delta, rounds, noise_multiplier, clipping=clipping)
     clips = Point(*_clips(clip))
     return replace(algorithm, estimator=PrivateEstimator(algorithm.estimator, clips, budget))
 
 
 def _check_budget(
-    epsilon: float, delta: float, rounds: Any, noise_multiplier: Any, clipping: str
+    epsilon: float, delta: float, rounds: Any, noise_multiplier: Any, *, clipping: str
 ) -> PrivacyBudget:
     if not epsilon > 0:
         raise ValueError(f"epsilon = {epsilon}: a budget is above 0")

@@ -276,7 +276,7 @@ class QuasiNewton(Method, Stage):
         x, to_x = ravel_pytree(state.x)
         y, to_y = _flat_lower(state.x, state.y), ravel_pytree(state.y)[1]
         control, x, takes, is_sound = quasi_newton_control.advance_control(
-            state.control, x, evaluation, self.most_rows, self.tolerance
+            state.control, x, evaluation, self.most_rows, tolerance=self.tolerance
         )
         y, z = select(takes, (work.y, work.z), (y, state.adjoint))
         pairs = select(is_sound, work.pairs, state.pairs)

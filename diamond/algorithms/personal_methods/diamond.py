@@ -51,8 +51,8 @@ def diamond(
         "momentum",
         "gt local",
         numbers,
-        batch,
-        order,
-        steps,
+        batch=batch,
+        order=order,
+        steps=steps,
         lower_levels=("personal", "none"),
     )

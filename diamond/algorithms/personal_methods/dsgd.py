@@ -32,8 +32,8 @@ def dsgd(
         "plain",
         "gossip local",
         numbers,
-        batch,
-        order,
-        steps,
+        batch=batch,
+        order=order,
+        steps=steps,
         lower_levels=("personal", "none"),
     )

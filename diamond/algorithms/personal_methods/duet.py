@@ -41,8 +41,8 @@ def duet(
         "plain",
         "gt local local",
         numbers,
-        batch,
-        order,
-        steps,
+        batch=batch,
+        order=order,
+        steps=steps,
         update_order="xyz",
     )

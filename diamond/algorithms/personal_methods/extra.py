@@ -28,8 +28,8 @@ def extra(
         "plain",
         "extra local",
         numbers,
-        batch,
-        "atc",
-        steps,
+        batch=batch,
+        order="atc",
+        steps=steps,
         lower_levels=("personal", "none"),
     )

@@ -34,5 +34,12 @@ def f2sa_fused(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
     return compose_parts(
-        penalty(lam), "plain", "gt local local", numbers, batch, order, steps, update_order="xyz"
+        penalty(lam),
+        "plain",
+        "gt local local",
+        numbers,
+        batch=batch,
+        order=order,
+        steps=steps,
+        update_order="xyz",
     )

@@ -27,8 +27,8 @@ def gt_sgd(
         "plain",
         "gt local",
         numbers,
-        batch,
-        order,
-        steps,
+        batch=batch,
+        order=order,
+        steps=steps,
         lower_levels=("personal", "none"),
     )

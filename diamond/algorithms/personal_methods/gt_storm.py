@@ -27,9 +27,9 @@ def gt_storm(
         "momentum",
         "gt",
         numbers,
-        batch,
-        order,
-        steps,
+        batch=batch,
+        order=order,
+        steps=steps,
         update_order="x",
         lower_levels=("none",),
     )

@@ -30,8 +30,8 @@ def interact(
         "full",
         "gt local",
         numbers,
-        check_unused_batch(batch),
-        order,
-        steps,
+        batch=check_unused_batch(batch),
+        order=order,
+        steps=steps,
         lower_levels=("personal", "none"),
     )

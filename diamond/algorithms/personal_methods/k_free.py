@@ -32,4 +32,6 @@ def k_free(
     round takes three mini-batches instead of k + 3. No published guarantee is known.
     """
     numbers = {"alpha": alpha, "beta": beta, "eta": eta, "gamma": gamma, "delta": delta}
-    return compose_parts(carried(), "momentum", "gt local local", numbers, batch, order, steps)
+    return compose_parts(
+        carried(), "momentum", "gt local local", numbers, batch=batch, order=order, steps=steps
+    )

@@ -33,5 +33,12 @@ def lopa(
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     return compose_parts(
-        carried(), "average", f"{x} local local", numbers, batch, order, steps, relax=relax
+        carried(),
+        "average",
+        f"{x} local local",
+        numbers,
+        batch=batch,
+        order=order,
+        steps=steps,
+        relax=relax,
     )

@@ -29,8 +29,8 @@ def m_sgd(
         "momentum",
         "gossip local",
         numbers,
-        batch,
-        order,
-        steps,
+        batch=batch,
+        order=order,
+        steps=steps,
         lower_levels=("personal", "none"),
     )

@@ -29,9 +29,9 @@ def momentum_tracking(
         "average",
         "gt",
         numbers,
-        batch,
-        order,
-        steps,
+        batch=batch,
+        order=order,
+        steps=steps,
         update_order="x",
         lower_levels=("none",),
     )

@@ -33,8 +33,8 @@ def push_diging(
         "plain",
         "push_gt local",
         numbers,
-        batch,
-        "atc",
-        steps,
+        batch=batch,
+        order="atc",
+        steps=steps,
         lower_levels=("personal", "none"),
     )

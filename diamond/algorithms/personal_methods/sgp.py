@@ -30,8 +30,8 @@ def sgp(
         "plain",
         "push local",
         numbers,
-        batch,
-        "atc",
-        steps,
+        batch=batch,
+        order="atc",
+        steps=steps,
         lower_levels=("personal", "none"),
     )

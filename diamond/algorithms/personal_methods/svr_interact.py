@@ -33,9 +33,9 @@ def svr_interact(
         "recursive",
         "gt local",
         numbers,
-        batch,
-        order,
-        steps,
+        batch=batch,
+        order=order,
+        steps=steps,
         period=period,
         lower_levels=("personal", "none"),
     )

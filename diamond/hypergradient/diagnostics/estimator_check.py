@@ -85,7 +85,9 @@ def check(
         estimator = with_learned_values(estimator, values)
         estimator = with_numbers(estimator, ResolutionContext(problem, None, batch, seed))
         objectives = problem.objectives(batch)
-        moments = _moments(estimator, objectives, point, draws, _key(seed), batch, sampling)
+        moments = _moments(
+            estimator, objectives, point, draws, key=_key(seed), batch=batch, sampling=sampling
+        )
         norm, bias, error, deviation, cost = jax.tree.map(np.asarray, moments)
     return Report(norm, bias, error, deviation, Cost(*(float(c) for c in cost)), draws)
 
@@ -96,6 +98,7 @@ def _moments(
     objectives: Objectives,
     point: tuple[Tree, Tree],
     draws: int,
+    *,
     key: jax.Array,
     batch: int,
     sampling: Sampling,

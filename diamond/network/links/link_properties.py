@@ -159,6 +159,7 @@ def update_links(
     edges: Sequence[Edge],
     agents: int,
     changes: Mapping[str, Any],
+    *,
     one_way: bool = False,
 ) -> Links:
     """Return `before` updated with the options in `changes` that are not None.

@@ -68,7 +68,7 @@ def create_federation(
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; a federation is founded in a new folder")
     authority = ec.generate_private_key(ec.SECP256R1())
-    ca = _certificate(name, authority, authority, name, SITE_DAYS * AUTHORITY_YEARS)
+    ca = _certificate(name, authority, authority, name, days=SITE_DAYS * AUTHORITY_YEARS)
     keys = [ec.generate_private_key(ec.SECP256R1()) for _ in sites]
     members = tuple(
         Member(
@@ -115,8 +115,8 @@ def write_bundles(
                 key,
                 authority,
                 roster.federation,
-                days,
-                encode_claim(IdentityClaim(roster.federation, member.name, roster.version)),
+                days=days,
+                claim=encode_claim(IdentityClaim(roster.federation, member.name, roster.version)),
             )
             _write_private_key(bundle / KEY, key)
             (bundle / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
@@ -166,6 +166,7 @@ def _certificate(
     key: ec.EllipticCurvePrivateKey,
     authority: ec.EllipticCurvePrivateKey,
     issuer: str,
+    *,
     days: int,
     claim: str = "",
 ) -> x509.Certificate:

@@ -109,7 +109,7 @@ def roll_back_to_lowest(
 
 
 def roll_back_from_divergence(
-    agent: Agent, progress: AgentProgress, diverged_round: int, sizes: Sequence[float], span: int
+    agent: Agent, progress: AgentProgress, diverged_round: int, sizes: Sequence[float], *, span: int
 ) -> tuple[AgentProgress, str]:
     """Roll back from divergence in round `diverged_round` to the last state that was not large.
 

@@ -45,6 +45,7 @@ class AgentSetup:
         network: Network,
         algorithm: Algorithm,
         number: int,
+        *,
         seed: int = 0,
         sampling: Sampling = "blocks",
         epoch: Epoch | None = None,

@@ -55,7 +55,7 @@ class ChannelCodec:
         """Decode the message of agent `number`; `like` is a message, for its shapes."""
         if self.compressor is None:
             return encoded
-        return _decode(self.compressor, state[0], encoded, like, _key(exchange_id, number))
+        return _decode(self.compressor, state[0], encoded, like, key=_key(exchange_id, number))
 
     def receive(
         self,
@@ -111,7 +111,7 @@ def _encode(compressor: Compressed, state: Any, message: Any, key: jax.Array) ->
 
 
 @jax.jit
-def _decode(compressor: Compressed, copy: Any, encoded: Any, like: Any, key: jax.Array) -> Any:
+def _decode(compressor: Compressed, copy: Any, encoded: Any, like: Any, *, key: jax.Array) -> Any:
     return compressor.decode(copy, compressor.from_bytes(encoded, like), like, key)
 
 

@@ -79,6 +79,7 @@ class EdgeStates:
         journal: EdgeJournal,
         timeouts: Timeouts,
         wait_records: dict[int, WaitRecord],
+        *,
         request: RequestFunction,
         decode: Callable[..., list[Any]],  # of (neighbour, round, message)
         greet: Callable[[int], Awaitable[Any]],
@@ -236,7 +237,7 @@ class EdgeStates:
             description,
             self.timeouts,
             self.wait_records[j],
-            partial(self._handle_silence, j, t),
+            on_silence=partial(self._handle_silence, j, t),
         )
 
     def _is_bound(self, j: int, t: int) -> bool:
@@ -258,6 +259,7 @@ class EdgeStates:
         t: int,
         vote: str,
         message: Frame = b"",
+        *,
         alone: bool = False,
         until: int | None = None,
     ) -> bool:

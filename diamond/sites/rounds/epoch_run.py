@@ -47,6 +47,7 @@ class EpochRun:
         epochs: Sequence[Epoch],
         rounds: int,
         make_node: MakeNode,
+        *,
         folder: Path | None = None,
     ):
         self.number, self.epochs, self.rounds = number, list(epochs), rounds

@@ -139,7 +139,7 @@ class ExchangeRunner:
         own_sizes = site_rollback.state_sizes(self.agent, progress, diverged_round)
         sizes = await self._network_maximum(own_sizes, t, self.agent.links.diameter)
         progress, message = site_rollback.roll_back_from_divergence(
-            self.agent, progress, diverged_round, sizes.tolist(), self.clock.span
+            self.agent, progress, diverged_round, sizes.tolist(), span=self.clock.span
         )
         return await self._resume_after_rollback(progress, message)
 

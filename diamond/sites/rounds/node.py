@@ -106,10 +106,10 @@ class Node:
             self.agent.neighbours,
             self.digests,
             self.last_tick,
-            self.timeouts,
-            self.run_blocking,
-            self.folder,
-            self.names,
+            timeouts=self.timeouts,
+            run_blocking=self.run_blocking,
+            folder=self.folder,
+            names=self.names,
         )
         self.sent = SentRecord(
             self.sent_path or (self.folder and self.folder / RECORD_FILE),

@@ -38,6 +38,7 @@ class Service:
         neighbours: Iterable[int],
         digests: Mapping[str, str],
         last_tick: int,
+        *,
         timeouts: Timeouts,
         run_blocking: BlockingRunner,
         folder: Path | None,

@@ -33,7 +33,7 @@ async def check_edges(
     request = Greeting(number, dict(digests)) if digests else Ping(number)
     running = None
     if own_address:
-        query = query_members(site, StatusQuery, [site.me], limits.connect, own_address)
+        query = query_members(site, StatusQuery, [site.me], limits.connect, own_address=own_address)
         status = (await query)[site.me.name]
         running = None if "error" in status else status
     async with AsyncExitStack() as stack:

@@ -29,6 +29,7 @@ async def query_members(
     kind: type[StatusQuery | StopRequest],
     members: Sequence[Member],
     connect: float,
+    *,
     own_address: str | None,
 ) -> Answers:
     """Request an answer from each member; {"error": reason} if a member does not answer."""

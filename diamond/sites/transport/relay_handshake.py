@@ -171,6 +171,7 @@ async def accept_through_relay(
     relay: str,
     number: int,
     audit: Audit,
+    *,
     on_connection: Callable[[socket.socket, str, str], Awaitable[bool]],
 ) -> None:
     """Pass on the connections of member `number` through that relay, one after another.

@@ -42,6 +42,7 @@ class RpcClient:
         max_bytes: int,
         timeouts: Timeouts = Timeouts(),
         own_address: str | None = None,
+        *,
         instance: bytes = b"",
     ):
         self.instance, self.has_rival = instance, False

@@ -54,6 +54,7 @@ class Server:
         handle_request: RequestHandler,
         address: str | None = None,
         audit: Audit | None = None,
+        *,
         client: RpcClient | None = None,
     ):
         self._credentials = as_credentials(bundle)
@@ -105,7 +106,11 @@ class Server:
                     on_connection = partial(self._admit_relayed, member.number)
                     self.start_task(
                         accept_through_relay(
-                            self._credentials, relay, member.number, self.audit, on_connection
+                            self._credentials,
+                            relay,
+                            member.number,
+                            self.audit,
+                            on_connection=on_connection,
                         )
                     )
 

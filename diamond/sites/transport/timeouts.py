@@ -44,6 +44,7 @@ async def retry_until_answered(
     description: str,
     timeouts: Timeouts,
     record: WaitRecord,
+    *,
     on_silence: Callable[[], None] | None = None,
 ) -> T:
     """Retry until there is a response or a refusal, or the time limit is exceeded.

@@ -94,6 +94,7 @@ class MaskKeys:
         run: str,
         groups: Mapping[int, Sequence[int]],
         identity: MaskIdentity,
+        *,
         folder: Path | None = None,
     ):
         self.agent, self.run, self.groups, self.identity = agent, run, groups, identity
@@ -227,11 +228,11 @@ async def agree_on_keys(keys: MaskKeys, client: NeighbourClient) -> None:
 
     async def fetch_own_key(j: int) -> None:
         read = lambda answer: keys.add_record(j, OwnKeyAnswer.read(answer).record)
-        await _request(client, j, keys, OwnKeyRequest, read)
+        await _request(client, j, keys, OwnKeyRequest, read=read)
 
     async def fetch_all_keys(j: int) -> None:
         read = lambda answer: keys.add_group(j, AllKeysAnswer.read(answer).records)
-        await _request(client, j, keys, messages.AllKeysRequest, read)
+        await _request(client, j, keys, messages.AllKeysRequest, read=read)
 
     await gather_or_cancel(fetch_own_key(j) for j in keys.groups)
     client.service.notify_waiting()
@@ -243,6 +244,7 @@ async def _request(
     j: int,
     keys: MaskKeys,
     kind: type[KeyRequest],
+    *,
     read: Callable[[Frame], None],
 ) -> None:
     """Read the answer of neighbour j, once it has one that can be read."""

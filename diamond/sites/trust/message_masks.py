@@ -50,7 +50,7 @@ class MessageMasks:
         receivers = {i: masked_receiver(network, i) for i in agent.neighbours}
         _check_degrees(network, agent.neighbours)
         groups = {i: receiver.neighbours for i, receiver in receivers.items()}
-        self.keys = MaskKeys(agent.number, run, groups, identity, folder)
+        self.keys = MaskKeys(agent.number, run, groups, identity, folder=folder)
         self.limit = receivers[agent.neighbours[0]].limit
         self._weights = {
             i: receiver.weights[receiver.neighbours.index(agent.number)]
