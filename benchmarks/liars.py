@@ -23,7 +23,7 @@ import numpy as np
 import diamond
 from diamond.core.sampling import key
 from diamond.engine.round_program import initial_progress, run_rounds
-from diamond.metrics.divergence import Diverged
+from diamond.metrics.divergence_error import Diverged
 from diamond.network.liars import LIE_FUNCTIONS
 from diamond.network.mixing.lossy_mixer import make_mixer
 from diamond.schedules.deferred import specialize

@@ -71,7 +71,7 @@ from .engine.solve_problem import solve as solve
 from .experiment.comparison import Comparison as Comparison
 from .experiment.comparison_runner import compare as compare
 from .experiment.loading import load as load
-from .metrics.divergence import Diverged as Diverged
+from .metrics.divergence_error import Diverged as Diverged
 from .network import Network as Network
 from .problem.bilevel_problem import Problem as Problem
 from .problem.stream import stream as stream

@@ -13,7 +13,7 @@ from ..catalogue import describe_method, maker, methods_for, names
 from ..core.validation import as_int
 from ..engine.simulate import simulate
 from ..interface.round_interface import Algorithm
-from ..metrics.divergence import Diverged
+from ..metrics.divergence_error import Diverged
 from ..network import Network
 from ..problem import Problem
 from ..records.run import Run

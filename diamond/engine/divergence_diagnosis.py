@@ -12,7 +12,12 @@ from ..core.cost_counter import Cost
 from ..core.sampling import Sampling, key
 from ..hardware.compiler import compile_fast
 from ..interface.round_interface import Algorithm
-from ..metrics.divergence import Diverged, describe_first_nonfinite, directions, explain_divergence
+from ..metrics.divergence_error import (
+    Diverged,
+    describe_first_nonfinite,
+    directions,
+    explain_divergence,
+)
 from ..privacy.private_runs import compare_noise, privacy_of
 from ..problem import Objectives
 from ..records.run import Run

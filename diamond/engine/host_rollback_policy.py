@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..auto import loss_monitor
+from ..auto import rollback_limits
 from ..core import host_transfer
 from ..core.pytrees import Tree
 from ..schedules.deferred import ResolutionContext
@@ -33,7 +33,7 @@ class HostRollbackPolicy(RollbackPolicy):
     def is_lost(self, progress: Progress) -> bool:
         norm = norm_on_device(progress)
         previous_norm = self.norms[-1] if self.norms else norm
-        return loss_monitor.has_exploded(norm, self.start_norm, previous_norm)
+        return rollback_limits.has_exploded(norm, self.start_norm, previous_norm)
 
     def save_state(self, progress: Progress) -> None:
         super().save_state(self._store(progress))
@@ -44,7 +44,7 @@ class HostRollbackPolicy(RollbackPolicy):
             super().save_lowest(self._store(progress))
 
     def pop_target(self) -> Progress:
-        index = loss_monitor.rollback_index(self.norms, self.start_norm)
+        index = rollback_limits.rollback_index(self.norms, self.start_norm)
         target = self.recent[index] if index >= 0 else self.start
         self.recent, self.norms = self.recent[: max(index, 0)], self.norms[: max(index, 0)]
         return self._load(target)

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from ..auto import loss_monitor
+from ..auto import rollback_limits
 from ..core import cost_counter, pytrees
 from ..core.cost_counter import Cost
 from ..core.sampling import Sampling, key
 from ..hardware.compiler import compile_program
 from ..hardware.device_memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm, Method
-from ..metrics.divergence import nonfinite_measures
+from ..metrics.divergence_error import nonfinite_measures
 from ..metrics.evaluations import Every, is_evaluation
 from ..metrics.measures import Measures
 from ..network import Network
@@ -198,7 +198,7 @@ class LaneDriver(Driver):
             return
         norms = np.asarray(jax.vmap(pytrees.norm)((self.progress.state.x, self.progress.state.y)))
         for i, names in nonfinite.items():
-            if last or self.t == 0 or {*names} <= metrics or norms[i] <= loss_monitor.EXPLODED:
+            if last or self.t == 0 or {*names} <= metrics or norms[i] <= rollback_limits.EXPLODED:
                 self.failed[i] = self.t
 
     def histories(self) -> list[dict[str, np.ndarray]]:

@@ -17,7 +17,7 @@ from ..core.validation import as_int
 from ..hardware.device_memory import TooLarge
 from ..interface.round_interface import Algorithm
 from ..metrics.display import progress_display
-from ..metrics.divergence import Diverged
+from ..metrics.divergence_error import Diverged
 from ..metrics.evaluations import Every
 from ..metrics.measures import Measure, parse_measures
 from ..network import Network

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..hypergradient.diagnostics.lipschitz import SAFETY
 from ..interface.round_interface import Algorithm, state_part
-from ..metrics.divergence import Diverged
+from ..metrics.divergence_error import Diverged
 from ..network import Network
 from ..problem import Problem
 from .simulate import simulate

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from itertools import count, takewhile
 from typing import Any
 
-from ..auto import loss_monitor
-from ..auto.loss_monitor import SAVE_EVERY, SAVED_STATES
+from ..auto import rollback_limits
+from ..auto.rollback_limits import SAVE_EVERY, SAVED_STATES
 from .round_program import Progress, from_named_arrays, named_arrays
 
 RECENT_STATES, LOWEST_STATE = ".kept", ".lowest"  # names of these states in a checkpoint
@@ -13,7 +13,7 @@ RECENT_STATES, LOWEST_STATE = ".kept", ".lowest"  # names of these states in a c
 
 def largest_norm(progress: Progress) -> float:
     """Return the largest norm of x and y over the agents."""
-    return loss_monitor.largest_norm((progress.state.x, progress.state.y))
+    return rollback_limits.largest_norm((progress.state.x, progress.state.y))
 
 
 class RollbackPolicy:
@@ -42,10 +42,10 @@ class RollbackPolicy:
         return self.enabled and t % SAVE_EVERY == 0
 
     def is_lost(self, progress: Progress) -> bool:
-        """Return whether x and y have outgrown the limit (`loss_monitor.has_exploded`)."""
+        """Return whether x and y have outgrown the limit (`rollback_limits.has_exploded`)."""
         norm = largest_norm(progress)
         previous_norm = largest_norm(self.recent[-1]) if self.recent else norm
-        return loss_monitor.has_exploded(norm, largest_norm(self.start), previous_norm)
+        return rollback_limits.has_exploded(norm, largest_norm(self.start), previous_norm)
 
     def save_state(self, progress: Progress) -> None:
         """Save this state; the oldest state other than the start is dropped."""
@@ -57,7 +57,7 @@ class RollbackPolicy:
 
     def pop_target(self) -> Progress:
         """Return the last state where x and y were not yet large; the next time, an earlier one."""
-        index = loss_monitor.rollback_index(
+        index = rollback_limits.rollback_index(
             [largest_norm(state) for state in self.recent], largest_norm(self.start)
         )
         target = self.recent[index] if index >= 0 else self.start

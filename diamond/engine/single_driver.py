@@ -8,10 +8,10 @@ from typing import Any
 
 import jax
 
-from ..auto.loss_monitor import EXPLODED, next_step_scale
+from ..auto.rollback_limits import EXPLODED, next_step_scale
 from ..core.sampling import Sampling
 from ..interface.round_interface import Algorithm
-from ..metrics.divergence import (
+from ..metrics.divergence_error import (
     Diverged,
     cause_of_nonfinite,
     describe_nonfinite,

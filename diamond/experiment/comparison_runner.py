@@ -19,7 +19,7 @@ from ..engine.simulate import check_algorithm, check_setting, simulate
 from ..interface.round_interface import Algorithm
 from ..metrics import stopping
 from ..metrics.display import progress_display
-from ..metrics.divergence import Diverged
+from ..metrics.divergence_error import Diverged
 from ..metrics.measures import Measure, parse_measures
 from ..metrics.stopping import Stop
 from ..network import Network

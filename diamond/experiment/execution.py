@@ -11,7 +11,7 @@ from ..config.experiment_file import Experiment, make_relative
 from ..config.validation_errors import BadExperiment, Mistake
 from ..core.pytrees import StateMismatch
 from ..engine.simulate import simulate
-from ..metrics.divergence import Diverged
+from ..metrics.divergence_error import Diverged
 from ..metrics.stopping import stop_reason
 from ..privacy.private_runs import describe_privacy
 from ..problem import Problem

@@ -19,7 +19,7 @@ import numpy as np
 from ..core.parsing import refuse_unreadable
 from .write_check import detect_full_disk
 
-RETAINED = 2
+CHECKPOINTS_KEPT = 2
 CHECKPOINT_FILE = re.compile(r"\d+\.(json|safetensors)(\.tmp)?")  # files set aside do not match
 
 
@@ -46,7 +46,7 @@ def save(folder: Path, round: int, arrays: Mapping[str, Any], notes: Mapping[str
     replace_file(stem.with_suffix(".safetensors"), content, durable=False)
     sealed = {"sha256": _digest(_canonical(body)), "body": body}
     replace_file(stem.with_suffix(".json"), json.dumps(sealed).encode())
-    newest = {f"{newest:010d}" for newest in saved_rounds(folder)[-RETAINED:]}
+    newest = {f"{newest:010d}" for newest in saved_rounds(folder)[-CHECKPOINTS_KEPT:]}
     for path in folder.iterdir():  # also removes leftovers of interrupted writes
         if CHECKPOINT_FILE.fullmatch(path.name) and path.name.split(".")[0] not in newest:
             path.unlink()

@@ -11,7 +11,7 @@ from helpers import LOWER, quad, ring
 from units import in_units
 
 import diamond
-from diamond.algorithms.parts import local_work
+from diamond.algorithms.parts import local_solution
 from diamond.algorithms.solve import solve as any_solve
 from diamond.auto import local_solver, step_learning
 from diamond.auto.step_learning import StepInputs, initial_scalars, propose_step
@@ -147,7 +147,7 @@ def test_local_work_solves_the_lower_level():
 def test_one_solver_at_the_start_and_later_equals_two(monkeypatch, t):
     given = quad(noise=0.3)
     own, (x, y) = given.objectives(3).for_agent(1), given.start(0)
-    memory = local_work.WorkMemory(*(jnp.array(number) for number in (0.5, 0.1, 1.0, 0.0)))
+    memory = local_solution.WorkMemory(*(jnp.array(number) for number in (0.5, 0.1, 1.0, 0.0)))
     inputs = (
         own,
         (x + 0.5, y, y),
@@ -156,9 +156,9 @@ def test_one_solver_at_the_start_and_later_equals_two(monkeypatch, t):
         jnp.array(t),
         Sample(0, 0, 0, None, None),
     )
-    one = local_work.work_locally(*inputs)
-    monkeypatch.setattr(local_work, "takes_all_rows", lambda *inputs: False)
-    two = local_work.work_locally(*inputs)
+    one = local_solution.work_locally(*inputs)
+    monkeypatch.setattr(local_solution, "takes_all_rows", lambda *inputs: False)
+    two = local_solution.work_locally(*inputs)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), one, two)
     assert (one.memory.reference == memory.reference) == (t > 0) and one.cost.hvps > 0
 

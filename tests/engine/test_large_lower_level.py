@@ -15,7 +15,7 @@ from diamond.engine.round_program import donating_run_rounds, run_rounds_in_plac
 from diamond.engine.single_device import SingleDevice
 from diamond.engine.single_driver import SingleDriver
 from diamond.hardware.device_memory import memory_need
-from diamond.metrics.divergence import Diverged
+from diamond.metrics.divergence_error import Diverged
 from diamond.metrics.measures import parse_measures
 from diamond.problem import bilevel_problem
 from diamond.schedules.deferred import ResolutionContext, resolve

@@ -8,7 +8,7 @@ import pytest
 from helpers import quad, ring
 
 import diamond
-from diamond.auto.loss_monitor import MOST_SHRINKS, STEP_DECREASE, next_step_scale
+from diamond.auto.rollback_limits import MOST_SHRINKS, STEP_DECREASE, next_step_scale
 from diamond.engine import rollback_policy
 from diamond.engine.rollback_policy import RollbackPolicy
 from diamond.engine.round_program import Progress

@@ -19,7 +19,7 @@ from diamond import cli
 from diamond.engine.many_runs import simulate_many
 from diamond.gallery import hyperparameter, meta_learning
 from diamond.gallery._labels import check_labels
-from diamond.metrics.divergence import nonfinite_measures
+from diamond.metrics.divergence_error import nonfinite_measures
 from diamond.problem import Problem
 
 GIVEN = diamond.dsgd(alpha=0.05, beta=0.2, batch=4, hypergradient=diamond.hypergradient.exact())

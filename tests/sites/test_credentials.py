@@ -12,8 +12,8 @@ from lockstep_agents import run_lockstep
 from tls_sites import with_certificate
 
 from diamond.sites.identity import certificate_authority, roster
+from diamond.sites.identity.certificate_check import find_holder, read_claim
 from diamond.sites.identity.credentials import Credentials
-from diamond.sites.identity.membership import find_holder, read_claim
 from diamond.sites.identity.roster import BadBundle, load_bundle
 from diamond.sites.transport.audit import Audit
 from diamond.sites.transport.errors import Refused, Unreachable

@@ -21,9 +21,9 @@ from diamond.records import checkpoint
 from diamond.records.checkpoint import DamagedCheckpoint
 from diamond.sites.identity import roster
 from diamond.sites.identity.certificate_authority import change_members, create_federation
+from diamond.sites.identity.certificate_check import verify_certificate
 from diamond.sites.identity.credentials import Credentials
 from diamond.sites.identity.handshake import describe_differences
-from diamond.sites.identity.membership import verify_certificate
 from diamond.sites.identity.roster import BadBundle, SignedRoster, load_signed_roster, save_accepted
 from diamond.sites.identity.roster_acceptance import offer_roster, unpack_roster
 from diamond.sites.memory import message_store

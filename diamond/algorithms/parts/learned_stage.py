@@ -15,7 +15,7 @@ from ...schedules.learned import with_learned_values
 from .learnable import LearnableMethod, LearnableStage
 from .learned_state import LearnedStepsEstimate, LearnedStepsState, make_state
 from .learned_step import LearnedStep, StepMemory
-from .local_work import work_locally
+from .local_solution import work_locally
 from .lower_curvature import Curvature, CurvatureLearning, cast_like
 
 if TYPE_CHECKING:

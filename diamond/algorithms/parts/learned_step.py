@@ -21,7 +21,7 @@ from ...core.cost_counter import Cost
 from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...problem import Objectives
-from .local_work import LAGGING
+from .local_solution import LAGGING
 from .lower_curvature import Curvature, cast_like, rounds_to_relax
 
 

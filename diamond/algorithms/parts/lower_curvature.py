@@ -17,7 +17,7 @@ from ...core.cost_counter import Cost
 from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...problem import Objectives
-from .local_work import WorkMemory
+from .local_solution import WorkMemory
 
 MARGIN = 1.5  # ratio of 1 / L to the steps of y and z
 POWER_STEPS_AT_START = 4

@@ -25,7 +25,7 @@ from ...network import Network
 from ...network.membership_epochs import Epoch, check_epoch
 from ...privacy.ledger import write_genesis
 from ..transport.reachability import neighbours_of, reachability_mistakes
-from .membership import IdentityClaim, encode_claim
+from .certificate_check import IdentityClaim, encode_claim
 from .roster import (
     CA,
     CERTIFICATE,

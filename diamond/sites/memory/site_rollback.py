@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from ...auto import loss_monitor
+from ...auto import loss_monitor, rollback_limits
 from ...schedules.deferred import ResolvedValue
 from ...schedules.learned import learned_names
 from ..rounds.round_progress import AgentProgress, RollbackState, rollback_state
@@ -28,7 +28,7 @@ SIZE_CHECK_STEP = 2**30  # offset of messages about sizes, after those about num
 TOTAL_STEP = SIZE_CHECK_STEP + 2**29  # of the total of an exact mean, towards the root of the tree
 MEAN_STEP = TOTAL_STEP + 1  # of an exact mean, from the root
 MESSAGE_STEPS = 0, TOTAL_STEP, MEAN_STEP  # of what the method sends
-MAX_ROLLBACKS = 2 * loss_monitor.MOST_SHRINKS  # maximum number of rollbacks: diverged, and risen
+MAX_ROLLBACKS = 2 * rollback_limits.MOST_SHRINKS  # maximum number of rollbacks: diverged, and risen
 SPARE_ROUNDS = 3  # rounds of the clock besides those of the run: see `RunClock`
 NEVER = 2**31  # beyond any clock
 
@@ -84,7 +84,7 @@ class RunClock:
     def may_roll_back_again(self, progress: AgentProgress) -> bool:
         """Return whether a diverged run may roll back once more."""
         factor = loss_monitor.MonitorState.read(progress.estimates).scale
-        return self.can_roll_back and loss_monitor.next_step_scale(factor) is not None
+        return self.can_roll_back and rollback_limits.next_step_scale(factor) is not None
 
 
 def max_rollback_states(agent: Agent, continues_without_absent: bool) -> int:
@@ -95,7 +95,7 @@ def max_rollback_states(agent: Agent, continues_without_absent: bool) -> int:
     """
     has_steps = agent.template.with_scaled_steps(1.0) is not None
     learns_alpha = "alpha" in learned_names(agent.algorithm) and has_steps
-    return loss_monitor.SAVED_STATES + 2 if learns_alpha and not continues_without_absent else 0
+    return rollback_limits.SAVED_STATES + 2 if learns_alpha and not continues_without_absent else 0
 
 
 def roll_back_to_lowest(
@@ -116,9 +116,9 @@ def roll_back_from_divergence(
     `sizes` are those of the start and of `states_until`, maxima over the agents.
     """
     states, estimates = states_until(progress, diverged_round), dict(progress.estimates)
-    index = loss_monitor.rollback_index(sizes[1:], sizes[0])
+    index = rollback_limits.rollback_index(sizes[1:], sizes[0])
     target = states[index] if index >= 0 else initial_state(agent, progress)
-    factor = loss_monitor.next_step_scale(loss_monitor.MonitorState.read(estimates).scale)
+    factor = rollback_limits.next_step_scale(loss_monitor.MonitorState.read(estimates).scale)
     assert factor is not None
     loss_monitor.record_shrink(estimates, factor, diverged_round + 1 - target.t)
     message = (
@@ -154,7 +154,7 @@ def initial_state(agent: Agent, progress: AgentProgress) -> RollbackState:
 def states_until(progress: AgentProgress, diverged_round: int) -> list[RollbackState]:
     """Return the states kept up to that round."""
     return [s for s in progress.recent_states if s.t <= diverged_round][
-        -loss_monitor.SAVED_STATES :
+        -rollback_limits.SAVED_STATES :
     ]
 
 
@@ -172,12 +172,12 @@ def current_sizes(agent: Agent, progress: AgentProgress) -> np.ndarray:
 
 def _state_sizes(*states: RollbackState) -> np.ndarray:
     points = [jax.tree.map(lambda a: a[None], (s.state.x, s.state.y)) for s in states]
-    return np.minimum([loss_monitor.largest_norm(point) for point in points], MAX_SENT)
+    return np.minimum([rollback_limits.largest_norm(point) for point in points], MAX_SENT)
 
 
 def is_state_due(progress: AgentProgress) -> bool:
     """Return whether the current state is to be checked and kept for rollbacks."""
-    return progress.t > 0 and progress.t % loss_monitor.SAVE_EVERY == 0
+    return progress.t > 0 and progress.t % rollback_limits.SAVE_EVERY == 0
 
 
 def keep_state_if_due(progress: AgentProgress) -> AgentProgress:
@@ -185,4 +185,4 @@ def keep_state_if_due(progress: AgentProgress) -> AgentProgress:
     if not is_state_due(progress):
         return progress
     states = (*progress.recent_states, rollback_state(progress))
-    return progress._replace(recent_states=states[-loss_monitor.SAVED_STATES - 1 :])
+    return progress._replace(recent_states=states[-rollback_limits.SAVED_STATES - 1 :])

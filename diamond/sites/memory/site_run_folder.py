@@ -8,7 +8,7 @@ from typing import Any
 from ...core import cost_counter
 from ...core.cost_counter import Cost
 from ...interface.traffic import count_traffic
-from ...metrics.divergence import cause_of_nonfinite, nonfinite_measures
+from ...metrics.divergence_error import cause_of_nonfinite, nonfinite_measures
 from ...metrics.link_costs import LinkCosts
 from ...privacy.ledger import BudgetExhausted
 from ...records.folder_recovery import last_round, read_manifest, set_aside, unused_path

@@ -31,7 +31,7 @@ from ..transport.wire_format import Layout, layout_of
 from .channel_codec import make_channel_codec
 from .round_progress import AgentProgress, rollback_state, split_into_exchanges
 
-MAX_LOCAL_ROUNDS = 100  # rounds between states for rollbacks, `loss_monitor.SAVE_EVERY`
+MAX_LOCAL_ROUNDS = 100  # rounds between states for rollbacks, `rollback_limits.SAVE_EVERY`
 LocalMeasure = Literal["exact", "cheap"]
 CONSENSUS_BITS = 20  # of the consensus steps of one round
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from ...core.exclusions import check_combination
 from ...core.sampling import ExchangeId
 from ...network import Network
-from ...network.channels.compression import Compressed
+from ...network.channels.compressed_channel import Compressed
 from ...network.channels.delay import Delay
 from ...network.mixing.lossy_mixer import SENDER, channel_key
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from ...auto import loss_monitor
+from ...auto import loss_monitor, rollback_limits
 from ...core.exclusions import check_combination
 from ...hardware.program_cache import compile_once
 from ...network.mixing.fixed_point import LimitExceeded
@@ -116,7 +116,7 @@ class ExchangeRunner:
         step = site_rollback.SIZE_CHECK_STEP + self.agent.first_consensus_step(progress.t)
         maxima = await self._network_maximum(sizes, t, step)
         current, start, before = maxima.tolist()
-        if loss_monitor.has_exploded(current, start, before):
+        if rollback_limits.has_exploded(current, start, before):
             raise FloatingPointError(
                 f"{self.name} diverged by round {progress.t - 1}: x or y of a site is "
                 f"{current:.2g} in size, where it began at {start:.2g}; start again with "

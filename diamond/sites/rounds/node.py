@@ -22,7 +22,7 @@ from ...privacy.private_runs import ledger_terms
 from ...schedules.deferred import deferred_names
 from ..identity.handshake import compute_digests
 from ..identity.site_names import SiteNames, site_name
-from ..memory.checkpoint_writer import CheckpointWriter
+from ..memory.background_checkpoints import CheckpointWriter
 from ..memory.edge_journal import EdgeJournal
 from ..memory.epoch_entry import EpochEntry
 from ..memory.sent_record import RECORD_FILE, SentRecord

@@ -30,8 +30,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from ...core.parsing import refuse_unreadable
+from ..identity.certificate_check import find_holder, unknown_key, verify_certificate
 from ..identity.credentials import Credentials
-from ..identity.membership import find_holder, unknown_key, verify_certificate
 from ..identity.roster import SIGNATURE_ALGORITHM, Bundle, Member, Roster, fingerprint
 from .audit import Audit, sanitize_text
 from .errors import Refused, Unreachable, describe_error

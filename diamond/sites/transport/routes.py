@@ -9,8 +9,8 @@ connection to a member, directly or through a relay, to nobody else.
 import asyncio
 from typing import Any, Literal, NamedTuple
 
+from ..identity.certificate_check import find_neighbour
 from ..identity.credentials import Credentials
-from ..identity.membership import find_neighbour
 from ..identity.roster import Bundle, Member
 from .errors import WRONG_KEY, Refused, Unreachable, describe_error
 from .packet_stream import PacketStream

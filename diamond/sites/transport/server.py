@@ -15,8 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from ..identity.certificate_check import find_holder
 from ..identity.credentials import Credentials, as_credentials
-from ..identity.membership import find_holder
 from ..identity.roster import Bundle, Member
 from .admission import AUTHENTICATION_SECONDS, AdmissionQueue
 from .audit import Audit

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cryptography import x509
 
-from ..identity.membership import find_neighbour
+from ..identity.certificate_check import find_neighbour
 from ..identity.roster import Member
 from . import wire_format
 from .errors import Refused, encode_error

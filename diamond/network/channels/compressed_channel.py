@@ -8,7 +8,7 @@ import jax
 
 from diamond.core import pytrees
 from diamond.core.validation import as_int
-from diamond.network.channels import codecs
+from diamond.network.channels import compressors
 from diamond.network.channels.channel import Channel
 
 Feedback = Literal["difference", "error", "none"]
@@ -29,7 +29,7 @@ class Compressed(Channel):
     exact diffusion LEAD. Error feedback is right in the mean over rounds, none not at all.
     """
 
-    codec: codecs.Codec
+    codec: compressors.Codec
     feedback: Feedback = field(metadata={"static": True})
     compresses = True
 
@@ -112,14 +112,14 @@ def rounded(
     """
     if kind not in ("float16", "bfloat16"):
         raise ValueError(f"kind = {kind!r}; there are 'float16' and 'bfloat16'")
-    return Compressed(codecs.Rounded(kind), _check_feedback(feedback))
+    return Compressed(compressors.Rounded(kind), _check_feedback(feedback))
 
 
 def quantized(bits: int = 4, feedback: Feedback = "difference") -> Compressed:
     """Send `bits` bits per number, 2 to 8, with random rounding; `feedback` as in `rounded`."""
     if not 2 <= as_int("bits", bits) <= 8:
         raise ValueError(f"bits = {bits}: 2 to 8 a number; for one, take sign")
-    return Compressed(codecs.Quantized(bits, feedback != "none"), _check_feedback(feedback))
+    return Compressed(compressors.Quantized(bits, feedback != "none"), _check_feedback(feedback))
 
 
 def top(
@@ -129,7 +129,7 @@ def top(
 
     `feedback` is as in `rounded`.
     """
-    return Compressed(codecs.Top(*_check_amount(share, terms)), _check_feedback(feedback))
+    return Compressed(compressors.Top(*_check_amount(share, terms)), _check_feedback(feedback))
 
 
 def random(
@@ -139,17 +139,17 @@ def random(
 
     `feedback` is as in `rounded`.
     """
-    return Compressed(codecs.Random(*_check_amount(share, terms)), _check_feedback(feedback))
+    return Compressed(compressors.Random(*_check_amount(share, terms)), _check_feedback(feedback))
 
 
 def sign(feedback: Feedback = "difference") -> Compressed:
     """Send one bit per number, and the mean magnitude; `feedback` as in `rounded`."""
-    return Compressed(codecs.Sign(), _check_feedback(feedback))
+    return Compressed(compressors.Sign(), _check_feedback(feedback))
 
 
 def low_rank(rank: int = 2, feedback: Feedback = "difference") -> Compressed:
     """Send matrices as products of two matrices of `rank` columns; `feedback` as in `rounded`."""
-    return Compressed(codecs.LowRank(as_int("rank", rank, 1)), _check_feedback(feedback))
+    return Compressed(compressors.LowRank(as_int("rank", rank, 1)), _check_feedback(feedback))
 
 
 def _check_amount(share: float | None, terms: int | None) -> tuple[float | None, int | None]:
