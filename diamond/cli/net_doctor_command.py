@@ -62,8 +62,8 @@ def doctor(
                 federation.build_network(),
                 federation.algorithm.build(),
                 site.me.number,
-                federation.seed,
-                federation.sampling,
+                seed=federation.seed,
+                sampling=federation.sampling,
                 missing=federation.missing,
             )
             policy = describe_policy(federation.missing, federation.deadline, federation.signed)

@@ -146,7 +146,7 @@ class LaneDriver(Driver):
         backend = LaneBackend(
             problem, network, runs[0][0].batch, shape, sampling=sampling, memory=memory
         )
-        super().__init__(problem, network, runs, sampling, backend, measures)
+        super().__init__(problem, network, runs, sampling, backend=backend, measures=measures)
         if not stores_best:
             for recorder in self.recorders:
                 recorder.without_best = "only histories are returned"

@@ -48,7 +48,15 @@ class SingleDriver(Driver):
     ):
         estimates = resume.resolved if resume else None
         runs = [(algorithm, seed)]
-        super().__init__(problem, network, runs, sampling, backend, measures, estimates)
+        super().__init__(
+            problem,
+            network,
+            runs,
+            sampling,
+            backend=backend,
+            measures=measures,
+            estimates=estimates,
+        )
         (self.policy,), (self.recorder,) = self.steps, self.recorders
         self.rollback: RollbackPolicy = (
             HostRollbackPolicy(self.progress, backend, shrink, self.policy.context)

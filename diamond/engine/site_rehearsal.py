@@ -33,7 +33,7 @@ def rehearse(
     async def everyone() -> list[AgentProgress]:
         wire = InProcessNetwork()
         for number, problem in enumerate(problems):
-            agent = Agent(problem, network, algorithm, number, seed, sampling)
+            agent = Agent(problem, network, algorithm, number, seed=seed, sampling=sampling)
             transport, site_names = wire.transport(number), dict(enumerate(names))
             wire.nodes[number] = Node(
                 agent, rounds, transport, run_blocking=run_inline, names=site_names

@@ -208,8 +208,8 @@ class _SiteRun:
             self.network if epoch is None else epoch.network,
             self.algorithm,
             self.site.me.number,
-            self.settings.seed,
-            self.settings.sampling,
+            seed=self.settings.seed,
+            sampling=self.settings.sampling,
             epoch=epoch,
             missing=self.settings.missing,
         )

@@ -166,11 +166,11 @@ class Node:
             journal,
             self.timeouts,
             self.wait_records,
-            self.client.request_once,
-            self.client.decode_message,
-            self.client.greet,
-            self.run_blocking,
-            self.names,
+            request=self.client.request_once,
+            decode=self.client.decode_message,
+            greet=self.client.greet,
+            run_blocking=self.run_blocking,
+            names=self.names,
         )
         edges.notify_waiting = self.service.notify_waiting
         edges.log_event = self.service.audit.record_event
