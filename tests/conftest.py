@@ -99,16 +99,16 @@ def pytest_runtest_setup(item, began=time.monotonic()):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Long files first; `--no-loadscope-reorder` leaves it so. Kept combinations are not wide."""
-    kept, present = {}, {}
+    to_keep, present = {}, {}
     for item in items:
         mark = next((mark for mark in item.own_markers if mark.name == "wide"), None)
         if mark and "keep" in mark.kwargs:
-            kept[item.function] = {*mark.kwargs["keep"]}
+            to_keep[item.function] = {*mark.kwargs["keep"]}
             present.setdefault(item.function, set()).add(item.callspec.id)
-            if item.callspec.id in kept[item.function]:
+            if item.callspec.id in to_keep[item.function]:
                 item.own_markers.remove(mark)
     if not any("::" in argument for argument in config.args):
-        rest = {function.__name__: kept[function] - present[function] for function in kept}
+        rest = {function.__name__: to_keep[function] - present[function] for function in to_keep}
         assert not any(rest.values()), f"marks keep what is no combination: {rest}"
     order = {name: i for i, name in enumerate(LONG_TESTS)}
     items.sort(key=lambda item: order.get(item.path.stem, len(LONG_TESTS)))

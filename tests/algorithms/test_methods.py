@@ -200,6 +200,8 @@ def test_the_wrong_lower_level_is_refused_with_the_names_of_those_that_solve_it(
 
 
 def test_no_method_takes_more_than_85_lines():
-    modules = {name: import_module(place) for name, place in package_methods().items()}
+    modules = {
+        name: import_module(place) for name, place in package_methods().items() if name in METHODS
+    }
     lengths = {name: len(inspect.getsource(m).splitlines()) for name, m in modules.items()}
     assert {name: n for name, n in lengths.items() if n > 85} == {}

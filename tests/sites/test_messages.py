@@ -12,7 +12,6 @@ from diamond.sites.transport.messages import (
     AllKeysRequest,
     Greeting,
     GreetingAnswer,
-    Opening,
     OverviewAnswer,
     OverviewQuery,
     OwnKeyAnswer,
@@ -22,6 +21,7 @@ from diamond.sites.transport.messages import (
     RollbackNotice,
     RosterAnswer,
     RosterOffer,
+    SessionOpening,
     StatusAnswer,
     StatusQuery,
     StopAnswer,
@@ -52,8 +52,8 @@ REQUESTS = {
     "position": messages.PositionReport(*PLACE),
 }
 MESSAGES = REQUESTS | {
-    "open": Opening(4),
-    "open to be asked": Opening(4, b"12345678", True),
+    "open": SessionOpening(4),
+    "open to be asked": SessionOpening(4, b"12345678", True),
     "answer to ping": Pong(),
     "answer to hello": GreetingAnswer(5, 4, [list(each) for each in RECEIPTS], True),
     "answer to a test": GreetingAnswer(),

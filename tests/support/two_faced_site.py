@@ -48,9 +48,9 @@ class TwoFaced(Mortal):
             self.recipient = j
             originals[1](j, publisher)
 
-        async def available_response(request, kind):
+        async def available_response(request):
             self.recipient = request.sender
-            return await originals[2](request, kind)
+            return await originals[2](request)
 
         def publish_both(t, arrays, step=0):
             if t >= self.first and arrays and self.signatures.is_signed(t):

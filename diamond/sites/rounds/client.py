@@ -46,8 +46,8 @@ class Transport(Protocol):
     def subscribe(self, neighbour: int, request: Frame, subscription: Subscription) -> None:
         """Send a request, return immediately, and pass the messages that answer it.
 
-        The receiving end sets `send` and `refuse` of the `Publisher`, then calls `on_opened`. Each
-        message goes to `subscription.receive`, in the order of sending and without gaps. Call
+        The receiving end sets `send` and `refuse` of the `Publisher`, then calls its function
+        `on_opened`, which `Publisher` explains. Each message goes to `subscription.receive`, in the order of sending and without gaps. Call
         `subscription.end`, with the `Refused` of the neighbour if there is one, as soon as no more
         messages will come or `receive` returns False: the node then requests them. A transport
         without streams ends every subscription immediately. Another subscription to the same
@@ -250,10 +250,12 @@ class NeighbourClient:
         greeting = messages.Greeting(self.agent.number, parts, limit, first)
         response = await self.transport.send_request(j, greeting.encode())
         answer = messages.GreetingAnswer.read(response)
-        if not (0 <= answer.durable <= self.last_tick and 0 <= answer.kept <= self.last_tick):
+        if not (
+            0 <= answer.durable <= self.last_tick and 0 <= answer.first_stored <= self.last_tick
+        ):
             raise FrameError("a greeting without the first message that is kept")
-        if answer.kept > max(self.first_tick, self.service.durable):
-            restored, reached = map(self.clock.round_of, (self.first_tick, answer.kept))
+        if answer.first_stored > max(self.first_tick, self.service.durable):
+            restored, reached = map(self.clock.round_of, (self.first_tick, answer.first_stored))
             raise OtherRun(
                 f"the folder of {self.service.site_name(self.agent.number)} leads to round "
                 f"{restored}, but it has been at round {reached}, and {self.service.site_name(j)} "

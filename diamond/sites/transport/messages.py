@@ -31,7 +31,7 @@ MAX_NUMBER = 2**31  # of exchanges and of consensus steps
 
 @dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
-class Message:
+class SiteMessage:
     """Message of one kind; every subclass is a frozen dataclass.
 
     Fields that are None are left out of the header.
@@ -73,7 +73,7 @@ class Message:
         """Raise `FrameError` if a field has the right type and an impossible value."""
 
 
-class Opening(Message, kind="open"):
+class SessionOpening(SiteMessage, kind="open"):
     """First packet of a connection: the caller's roster, and the number of its process.
 
     With `answers`, the caller also answers requests on this connection.
@@ -84,29 +84,29 @@ class Opening(Message, kind="open"):
     answers: Any = None
 
 
-class Ping(Message, kind="ping"):
+class Ping(SiteMessage, kind="ping"):
     """Request for a sign of life."""
 
     sender: int
 
 
-class Pong(Message, kind="ping"):
+class Pong(SiteMessage, kind="ping"):
     """Answer to a `Ping`."""
 
 
-class StatusQuery(Message, kind="status"):
+class StatusQuery(SiteMessage, kind="status"):
     """Request for the status of one site."""
 
     sender: int
 
 
-class StopRequest(Message, kind="stop"):
+class StopRequest(SiteMessage, kind="stop"):
     """Request of the site's own operator to stop after the round."""
 
     sender: int
 
 
-class StatusAnswer(Message, kind="status"):
+class StatusAnswer(SiteMessage, kind="status"):
     """Status of a site as plain data; `node_status.validate_status` decodes it."""
 
     status: dict[str, Any]
@@ -120,7 +120,7 @@ class StopAnswer(StatusAnswer, kind="stop"):
     """Status of a site that is asked to stop."""
 
 
-class Greeting(Message, kind="hello"):
+class Greeting(SiteMessage, kind="hello"):
     """Digests of what the sender runs, by part.
 
     A site that runs wants answers `within` so many seconds, and receipts of its messages from
@@ -138,24 +138,24 @@ class Greeting(Message, kind="hello"):
         return self.parts.get("run") if isinstance(self.parts, dict) else None
 
     def check(self) -> None:
-        """See `Message`; parts that differ are described later."""
+        """See `SiteMessage`; parts that differ are described later."""
         if self.first is not None:
             check_place(self.first)
 
 
-class GreetingAnswer(Message, kind="hello"):
+class GreetingAnswer(SiteMessage, kind="hello"):
     """Exchanges that the sender will not compute again, and that it keeps for the caller.
 
     `receipts` are those of the caller's messages; `more` if there are others.
     """
 
     durable: int = 0
-    kept: int = 0
+    first_stored: int = 0
     receipts: Any = None
     more: Any = None
 
 
-class RosterOffer(Message, kind="roster"):
+class RosterOffer(SiteMessage, kind="roster"):
     """Compressed roster that the authority has signed."""
 
     sender: int
@@ -163,7 +163,7 @@ class RosterOffer(Message, kind="roster"):
     signature: bytes
 
 
-class RosterAnswer(Message, kind="roster"):
+class RosterAnswer(SiteMessage, kind="roster"):
     """Version of the sender's roster; with a refusal of an older one, the roster itself."""
 
     version: int
@@ -172,7 +172,7 @@ class RosterAnswer(Message, kind="roster"):
     signature: bytes | None = None
 
 
-class OverviewQuery(Message, kind="overview"):
+class OverviewQuery(SiteMessage, kind="overview"):
     """Request for the statuses of all sites at most `hops` edges further, within `seconds`."""
 
     sender: int
@@ -181,24 +181,24 @@ class OverviewQuery(Message, kind="overview"):
     hops: int
 
     def check(self) -> None:
-        """See `Message`."""
+        """See `SiteMessage`."""
         if len(self.query) != QUERY_BYTES or not 0 < self.seconds <= MAX_QUERY_SECONDS:
             raise FrameError("a query without its random number or its limits")
 
 
-class OverviewAnswer(Message, kind="overview"):
+class OverviewAnswer(SiteMessage, kind="overview"):
     """Signed statuses of sites."""
 
     records: Any
 
     def check(self) -> None:
-        """See `Message`."""
+        """See `SiteMessage`."""
         records = self.records
         if not isinstance(records, list) or not all(isinstance(each, bytes) for each in records):
             raise FrameError("an answer without statuses")
 
 
-class KeyRequest(Message):
+class KeyRequest(SiteMessage):
     """Request for keys of masked sums, with the sender's public key in that run."""
 
     sender: int
@@ -214,19 +214,19 @@ class AllKeysRequest(KeyRequest, kind="mask keys"):
     """Request for the signed keys of the receiver's other neighbours."""
 
 
-class OwnKeyAnswer(Message, kind="mask key"):
+class OwnKeyAnswer(SiteMessage, kind="mask key"):
     """Signed public key of the sender."""
 
     record: bytes
 
 
-class AllKeysAnswer(Message, kind="mask keys"):
+class AllKeysAnswer(SiteMessage, kind="mask keys"):
     """Signed public keys of the sender's neighbours: pairs of a number and a record."""
 
     records: Any
 
 
-class RoundRequest(Message):
+class RoundRequest(SiteMessage):
     """Request about exchange `round`; the caller never needs one before `durable`.
 
     `consensus_step` counts from 1 the messages of a consensus before the message of the round.
@@ -240,13 +240,13 @@ class RoundRequest(Message):
 
     @classmethod
     def decode(cls, header: Mapping[str, Any]) -> Self:
-        """See `Message`; a request has no other fields."""
+        """See `SiteMessage`; a request has no other fields."""
         names = (WIRE_NAMES.get(entry.name, entry.name) for entry in fields(cls))
         check_fields(header, ["kind", *names])
         return super().decode(header)
 
     def check(self) -> None:
-        """See `Message`."""
+        """See `SiteMessage`."""
         if not 0 <= self.durable <= self.round < MAX_NUMBER or not (
             0 <= self.consensus_step < MAX_NUMBER
         ):
@@ -275,7 +275,7 @@ class PositionReport(RoundRequest, kind="position"):
     """Report how many exchanges the sender has finished; the answer is the same of the receiver."""
 
 
-class RollbackNotice(Message, kind="gone"):
+class RollbackNotice(SiteMessage, kind="gone"):
     """Notice that the sender rolled back and will never send this message."""
 
     run: str
@@ -284,7 +284,7 @@ class RollbackNotice(Message, kind="gone"):
     consensus_step: int = 0
 
 
-class Vote(Message, kind="word"):
+class Vote(SiteMessage, kind="word"):
     """Vote on an edge, empty if there is none yet; if it is down, for all rounds before `until`."""
 
     vote: str

@@ -15,7 +15,7 @@ from ..identity.credentials import Credentials, as_credentials
 from ..identity.roster import Bundle, Member
 from .audit import LOG
 from .errors import Refused, Unreachable, decode_error, describe_error
-from .messages import Opening, Ping
+from .messages import Ping, SessionOpening
 from .packet_stream import PROBE, REQUEST, RESPONSE, PacketStream
 from .routes import Route, dial, find_route
 from .subscription import Subscription
@@ -222,7 +222,7 @@ class RpcConnection:
         bundle = self.client.credentials.bundle
         if self.own_address and self.number == bundle.me.number:
             route = route._replace(member=replace(route.member, address=self.own_address))
-        opening = Opening(bundle.roster.version, self.client.instance or None)
+        opening = SessionOpening(bundle.roster.version, self.client.instance or None)
         answering_end = self.client.answering_end if route.is_shared else None
         try:
             async with asyncio.timeout(self.timeouts.connect):

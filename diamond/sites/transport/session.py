@@ -16,7 +16,7 @@ from ..identity.certificate_check import find_neighbour
 from ..identity.roster import Member
 from . import wire_format
 from .errors import Refused, encode_error
-from .messages import Opening
+from .messages import SessionOpening
 from .packet_stream import (
     CHUNK_BYTES,
     PROBE,
@@ -161,7 +161,7 @@ class Session:
         """Authenticate: the first packet has the roster version, the key has the identity."""
         try:
             header, _ = wire_format.unpack(bytes(body), MAX_REQUEST_BYTES)
-            opening = Opening.decode(header)
+            opening = SessionOpening.decode(header)
             certificate, expires = peer_identity(
                 self.packets.transport.get_extra_info("ssl_object")
             )

@@ -55,7 +55,7 @@ FLOAT_TYPES = ("float16", "bfloat16", "float32", "float64")
 # integers: compressed messages, and masked ones
 NUMBER_TYPES = (*FLOAT_TYPES, "uint8", "uint16", "uint32", "uint64")
 # Fields whose name in headers differs.
-WIRE_NAMES = {"consensus_step": "talk", "first": "from", "vote": "word"}
+WIRE_NAMES = {"consensus_step": "talk", "first": "from", "vote": "word", "first_stored": "kept"}
 
 
 Frame = bytes | bytearray | memoryview  # never modified
