@@ -69,6 +69,7 @@ def test_state_and_message_keep_tree_shape_and_type(name, dtype, sampling):
     assert described(messages[0]) == described(messages[1])
 
 
+@pytest.mark.wide
 def test_it_runs_on_nested_trees():
     algorithm = diamond.diamond(0.2, 0.5, 0.5, 0.5, 2, hg.neumann_sum(3, 3.0))
     state = final_progress(logistic(), ring(3), algorithm, 6).state
@@ -93,6 +94,7 @@ def test_every_estimator_works_in_single_precision(name, float32):
     assert kinds == {"float32"}
 
 
+@pytest.mark.wide
 def test_interact_is_exact_also_with_noisy_and_unequal_rows():
     q = quad(noise=1.0, rows=(12, 5, 1, 9))
     state = final_progress(

@@ -63,6 +63,7 @@ def test_spider_resets_every_period_and_recurs_in_between():
             assert (p, v) == (10 + 11 - 11, 20 - 12 + 19) and cost == (1, 2, 0, 0)
 
 
+@pytest.mark.wide
 def test_without_noise_momentum_is_the_exact_gradient():
     q = quad(noise=0.0)
     algorithm = diamond.diamond(0.05, 0.2, 0.3, 0.1, 1, ESTIMATORS["exact"])

@@ -53,6 +53,7 @@ def trace(name, network="ring"):
     return [s.state for s in stepped]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_rounds_one_by_one_are_the_rounds_at_once(name):
     assert len(trace(name)) == ROUNDS + 1
@@ -80,6 +81,7 @@ def test_without_tracking_the_mean_moves_along_the_mean_estimate():
         np.testing.assert_allclose(np.mean(after.x, 0), moved, atol=1e-13)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("network", ["ring", "path"])
 @pytest.mark.parametrize("name", TRACKED)
 def test_lemma_8(name, network):
@@ -140,6 +142,7 @@ def by_hand(q, M, rounds, K=5, L=1.6):
     return x, y, u
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("agents", [1, 4])
 def test_diamond_is_the_loop_written_by_hand(agents):
     q = quad(agents=agents)
@@ -159,6 +162,7 @@ def test_m_sgd_is_diamond_without_tracking():
     assert build("m_sgd", **options) == replace(tracked, x=alone)
 
 
+@pytest.mark.wide
 def test_on_one_agent_m_sgd_is_diamond():
     q, alone = quad(agents=1), diamond.network.path(1)
     options = dict(hypergradient=ESTIMATORS["neumann"], **STEPS)
@@ -203,6 +207,7 @@ def test_prometheus_without_a_prox_is_svr_interact_that_mixes_after_the_step():
     assert diamond.prometheus() == diamond.svr_interact()  # steps that choose themselves: "atc"
 
 
+@pytest.mark.wide
 def test_between_resets_svr_interact_is_diamond_without_weight_on_the_present():
     """On a curved problem: on the quadratic, sampled differences are exact and resets idle."""
     problem, network = logistic(), ring(3)
@@ -220,6 +225,7 @@ def test_between_resets_svr_interact_is_diamond_without_weight_on_the_present():
     assert np.abs(flat(other.x) - flat(spider[-1].state.x)).max() > 1e-5
 
 
+@pytest.mark.wide
 def test_interact_is_diamond_on_full_batches_with_all_weight_on_the_present():
     algorithm = diamond.diamond(ALPHA, BETA, 1.0, 1.0, 12, ESTIMATORS["exact"])
     result = final_progress(quad(), ring(4), algorithm, ROUNDS).state

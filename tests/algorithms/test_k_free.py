@@ -49,6 +49,7 @@ def test_one_agent_is_the_loop_written_by_hand():
             np.testing.assert_allclose(a[0], b, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.wide
 def test_z_becomes_the_solution_and_x_the_minimizer():
     q = quad(noise=0.0)
     state = final_progress(q, ring(4), diamond.k_free(0.1, 0.5, 0.5, 0.5, batch=3), 1500).state

@@ -74,13 +74,14 @@ def error(name, network, options=(), rounds=ROUNDS, **about):
 NETWORKS = {"ring": ring(6), "star": diamond.network.star(6)}  # one program: both are dense
 
 
-@pytest.mark.wide(keep=["diamond", "extra", "sparkle"])
+@pytest.mark.wide(keep=["diamond", "sparkle"])
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "exact"])
 def test_it_reaches_the_solution_of_agents_that_differ(name):
     errors = {where: error(name, network) for where, network in NETWORKS.items()}
     assert max(errors.values()) < 1e-6, errors
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", TRACKED)
 def test_tracked_algorithms_reach_the_minimizer_to_the_last_digits(name):
     """Without noise, at constant steps, in spite of the agents' differences."""
@@ -92,7 +93,7 @@ def test_tracked_algorithms_reach_the_minimizer_to_the_last_digits(name):
     np.testing.assert_allclose(state.y, q.lower_solution(best), atol=1e-12)
 
 
-@pytest.mark.wide(keep=["d_soba", "dsgd"])
+@pytest.mark.wide
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "steps"])
 def test_averaged_only_its_bias_halves_with_the_steps(name):
     steps = {k: GIVEN[k] / 4 for k in ("alpha", "beta", "delta", "theta")}
@@ -112,7 +113,7 @@ def test_the_bias_of_differentiating_through_steps_shrinks_with_their_number():
     assert 1e-4 < more < 0.3 * few
 
 
-@pytest.mark.wide(keep=["f2sa"])
+@pytest.mark.wide
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "lam"])
 def test_the_bias_of_a_penalty_halves_as_lam_doubles(name):
     weight = "c" if name == "meha" else "lam"

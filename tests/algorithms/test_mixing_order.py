@@ -42,6 +42,7 @@ def test_adapt_then_combine_written_out(name):
     assert np.ptp(after.u, axis=0).min() > 1e-3  # not because all agents agree
 
 
+@pytest.mark.wide
 def test_without_tracking_the_step_along_p_is_mixed():
     algorithm = build("dsgd", hypergradient=ESTIMATORS["neumann_sum"], order="atc", **STEPS)
     early = build("dsgd", hypergradient=ESTIMATORS["neumann_sum"], **STEPS)
@@ -76,6 +77,7 @@ def stable(order, alpha):
     return bool(np.abs(flat(run.x) - quadratic.minimizer()).max() < 1e-6)
 
 
+@pytest.mark.wide
 def test_both_orders_end_at_the_minimizer_and_the_later_one_takes_larger_steps(monkeypatch):
     skip_divergence_diagnosis(monkeypatch)
     ladder = 0.02 * 2.0 ** np.arange(8)[::-1]

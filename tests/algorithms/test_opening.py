@@ -51,6 +51,7 @@ def test_it_belongs_to_a_random_start_and_personal_lower_levels(given):
     assert "first-order" in diamond.solve(given, ring(4), rounds=1).description
 
 
+@pytest.mark.wide
 def test_it_lowers_the_upper_loss_and_quasi_newton_steps_end_at_the_minimizer(given):
     run = diamond.simulate(given, ring(4), method(), 200, every=SHORT + 1)
     loss = run.history["upper_loss"]
@@ -65,6 +66,7 @@ def test_all_agents_have_the_same_x_in_every_round(given):
         np.testing.assert_array_equal(x, np.broadcast_to(x[0], x.shape))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("x_unit", "y_unit", "value"), [(1e6, 1.0, 1.0), (1e-6, 1.0, 1.0), (1.0, 1e6, 1.0), (1e-6,) * 3]
 )
@@ -77,6 +79,7 @@ def test_units_do_not_matter(given, x_unit, y_unit, value):
     np.testing.assert_array_equal(other.history["gradients"], usual.history["gradients"])
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("step", [1e2, 1e30])
 def test_if_it_ends_above_the_start_quasi_newton_steps_begin_at_the_start(given, step):
     """Also where x is no longer a number."""

@@ -120,6 +120,7 @@ def test_several_seeds_at_once_equal_single_runs():
         )
 
 
+@pytest.mark.wide
 def test_scaled_steps_scale_the_updates():
     method = diamond.with_optimizers(fused(beta=0.2), x=optax.adam(0.05))
     moved = [
@@ -184,6 +185,7 @@ def test_text_without_optax_names_the_extra(monkeypatch):
         parse_optimizer("adam(0.1)")
 
 
+@pytest.mark.wide
 def test_a_cosine_schedule_of_optax_is_a_step_size_and_a_penalty():
     cosine = optax.cosine_decay_schedule(0.04, 10)
     own = lambda t: 0.04 * (1 + jnp.cos(jnp.pi * jnp.minimum(t, 10) / 10)) / 2

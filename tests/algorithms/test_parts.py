@@ -41,6 +41,7 @@ def two_step(q, M, rounds, name):
     return x
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ["extra", "exact_diffusion"])
 @pytest.mark.parametrize("mixing", ["laplacian", "metropolis"])
 def test_corrections_are_their_two_step_forms(name, mixing):
@@ -159,6 +160,7 @@ def test_extra_takes_the_mixing_matrix_itself_and_is_faster_by_it():
 STEPS = dict(alpha=0.05, beta=0.2, delta=0.2, theta=0.5, batch=3)
 
 
+@pytest.mark.wide
 def test_sparkle_with_local_y_and_z_is_lopa():
     composed = diamond.compose("carried", "average", x="gt", y="local", **STEPS)
     assert composed == diamond.lopa(**STEPS, order="atc")

@@ -86,6 +86,7 @@ def test_without_noise_all_rows_give_the_mean_of_clipped_gradients():
     assert method.estimator.size == 0
 
 
+@pytest.mark.wide
 def test_rows_are_drawn_independently_with_probability_batch_over_rows():
     """Row r adds e_r, so that a release tells its sample."""
     rows = [{"a": np.eye(ROWS, dtype=np.float32)}]
@@ -226,6 +227,7 @@ def test_values_that_are_not_finite_are_released_as_zero():
     np.testing.assert_allclose(clip_to(jnp.array([3.0, 4.0]), 1.0), [0.6, 0.8], rtol=1e-6)
 
 
+@pytest.mark.wide(keep=["gt_storm"])
 @pytest.mark.parametrize("name", ["gt_storm", "momentum_tracking"])
 def test_without_clipping_and_noise_a_full_sample_is_the_method_itself(name):
     """All rows in every sample: the private method without noise has the usual trajectory."""

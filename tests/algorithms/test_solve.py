@@ -29,7 +29,7 @@ def gap(given, run):
     return np.linalg.norm(np.asarray(run.x) - expected, axis=1).max() / np.linalg.norm(expected)
 
 
-@pytest.mark.wide(keep=["personal"])
+@pytest.mark.wide
 @pytest.mark.parametrize("level", ["personal", "common", "none"])
 def test_it_ends_at_the_minimizer(level):
     given = quad(noise=0.0, lower_level=level)
@@ -176,6 +176,7 @@ def test_work_is_done_where_it_is_needed():
     assert list(jax.vmap(work)(needed, jnp.array([1.0, 5.0]))) == [2.0, 5.0]
 
 
+@pytest.mark.wide
 def test_an_ill_conditioned_lower_level_is_solved_for():
     """At condition 100 gradient steps of y alone would take hundreds of rounds to follow x once."""
     given = quad(mu=0.01, L=1.0, noise=0.05)

@@ -87,6 +87,7 @@ def test_it_ends_at_its_selection_of_the_solutions(name):
     assert limit(method) == pytest.approx(solution(selection), abs=0.02)
 
 
+@pytest.mark.wide
 def test_a_method_for_strongly_convex_lower_levels_depends_on_the_start():
     given = {k: v for k, v in GIVEN.items() if k != "order"}
     soba = diamond.compose("carried", "plain", **given)
@@ -95,6 +96,7 @@ def test_a_method_for_strongly_convex_lower_levels_depends_on_the_start():
         diamond.simulate(flat_valley(), ring(AGENTS), soba, 1, progress=False)
 
 
+@pytest.mark.wide
 def test_methods_that_need_no_convexity_do_not_warn_and_the_table_says_which():
     rows = {row.name: row for row in catalogue.methods_table()}
     without = catalogue.methods_without_convexity("personal")

@@ -38,6 +38,7 @@ def test_the_rate_of_adam_falls_with_the_size():
     assert adam_rate(100) == 3e-3
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_distance_over_gradients_needs_no_units_of_the_loss(scale):
     """It rests, then reaches the minimum of a quadratic, whatever the loss is multiplied by."""

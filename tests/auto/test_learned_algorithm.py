@@ -67,6 +67,7 @@ def test_a_warm_start_carries_the_solution_of_the_linear_system():
         np.testing.assert_allclose(state.curvature.z[i], np.linalg.solve(g_yy, f_y), rtol=1e-5)
 
 
+@pytest.mark.wide
 def test_a_warm_start_is_exact_where_it_begins_at_the_solution():
     given = quad(noise=0.0)
     own, (x, y) = given.objectives(12).for_agent(0), given.start(0)
@@ -102,6 +103,7 @@ def test_what_travels_with_x_is_a_few_scalars_and_a_sketch_where_x_is_not_tracke
     assert gossip == scalars + (3 + 1) * 8 * 8  # x has 3 numbers; and a squared norm
 
 
+@pytest.mark.wide
 def test_agents_come_to_the_same_step():
     state = final_progress(quad(noise=0.1), ring(4), diamond.dsgd(batch=4), 80).state
     alpha = np.asarray(state.step.scalars.alpha)
@@ -132,6 +134,7 @@ def test_a_rollback_shortens_learned_and_given_steps():
     assert learned_names(shorter.method) == learned_names(method.method)
 
 
+@pytest.mark.wide
 def test_the_pilot_has_learned_what_a_run_has_after_25_rounds():
     problem, method = quad(noise=0.1), diamond.gt_sgd(batch=4)
     result = learned_numbers(problem, ring(4), method, 0)

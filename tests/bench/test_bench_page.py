@@ -250,6 +250,7 @@ def test_bars_join_methods_that_do_not_differ(visit, tmp_path):
     assert dots["x"] == list(ranks)
 
 
+@pytest.mark.wide
 def test_curves_are_the_gaps_of_the_runs(opened):
     for case, start, lowest in (("smooth", 10, 0.0), ("noisy", 4, 1.0)):
         opened.locator("#case").select_option(case)

@@ -32,6 +32,7 @@ def played(tmp_path_factory):
         return suite, run_suite.run_suite(suite, folder / "mine"), folder / "mine"
 
 
+@pytest.mark.wide
 def test_every_method_is_tuned_by_as_many_trials_on_seeds_of_their_own(played):
     suite, (pair,), folder = played
     trials = [json.loads(path.read_text()) for path in (folder / "trials").iterdir()]

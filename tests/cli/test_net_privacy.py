@@ -73,6 +73,7 @@ def spend(folder, epsilon=math.inf):
     return ledger.spent
 
 
+@pytest.mark.wide
 def test_another_folder_has_the_same_budget(private_trial, command):
     """What a run has spent is beside the key: the same command with another --out is refused."""
     spent = spend(private_trial / "trial" / "north")
@@ -84,6 +85,7 @@ def test_another_folder_has_the_same_budget(private_trial, command):
         assert f"{spent:.4g} is spent, earlier runs included: this run sends nothing" in text
 
 
+@pytest.mark.wide(keep=["privacy.genesis"])
 @pytest.mark.parametrize("evidence", [LEDGER_FILE, GENESIS_FILE])
 def test_a_lost_ledger_is_refused(private_trial, command, evidence):
     bundle = private_trial / "trial" / "north"

@@ -104,6 +104,7 @@ def test_a_stopped_site_has_a_checkpoint_and_goes_on_from_it(bundles, tmp_path):
     assert all(same_bits(a, b) for a, b in zip(found, run_lockstep(team(), ROUNDS), strict=True))
 
 
+@pytest.mark.wide
 def test_a_site_that_waits_is_stopped_too(bundles, tmp_path):
     async def alone():
         async with running_site(bundles[0], tmp_path / "run") as node:

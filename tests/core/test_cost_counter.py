@@ -43,7 +43,7 @@ CASES += [("diamond", name) for name in ESTIMATORS if name != "neumann_sum"]
 CASES += [("interact", name) for name in ESTIMATORS if name != "neumann_sum"]
 
 
-@pytest.mark.wide(keep=["interact-neumann"])
+@pytest.mark.wide
 @pytest.mark.parametrize("name, estimator", CASES)
 def test_gradients_and_products_are_those_made(problem, name, estimator):
     counted, seen = spent(problem, algorithm(name, estimator))
@@ -140,6 +140,7 @@ def test_learning_lipschitz_takes_a_product_a_round(monkeypatch):
     assert one.history["bytes"].tolist() == two.history["bytes"].tolist()
 
 
+@pytest.mark.wide
 def test_agents_pay_for_their_own_rows():
     counts = [12, 5, 1, 9]
     q = quad(rows=tuple(counts), noise=1.0)

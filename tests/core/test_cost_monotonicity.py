@@ -49,6 +49,7 @@ asked = st.tuples(
 )
 
 
+@pytest.mark.wide
 @settings(max_examples=200, deadline=None)
 @given(looks=st.lists(st.lists(asked, max_size=5), min_size=1, max_size=5), forget=st.booleans())
 def test_what_finding_cost_is_never_taken_back(looks, forget):

@@ -9,6 +9,7 @@ from diamond.core import host_random
 from diamond.core.sampling import key
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("wide", [True, False])
 def test_keys_and_numbers_are_those_of_jax(wide):
     counts = np.array([1, 7, 12, 1000, 2**20 + 3])

@@ -30,6 +30,7 @@ def products(f, *given):
     return sum(e.primitive.name == "dot_general" for e in body.params["jaxpr"].eqns)
 
 
+@pytest.mark.wide
 def test_the_same_values_and_derivatives():
     gradient = lambda y: jax.grad(loss, 1)(W, y)
     once = hoist_invariants(gradient, Y)

@@ -48,6 +48,7 @@ def test_curvatures_tell_whether_the_matrix_is_definite():
     assert curvature_aware_solve(lambda w: w, jnp.zeros(3), 5)[2] == jnp.inf
 
 
+@pytest.mark.wide
 def test_rows_are_scaled_only_where_their_norms_differ_by_orders_of_magnitude():
     spread = lambda diagonal: row_scales(lambda v: diagonal * v, diagonal)
     np.testing.assert_array_equal(spread(jnp.array([1.0, 1e4])), 1)

@@ -58,6 +58,7 @@ def test_all_runs_draw_alike_whatever_the_number_of_agents_and_links(sampling):
         np.testing.assert_array_equal(other.chain[:2, :1], rows_drawn[0].chain[:, :1])
 
 
+@pytest.mark.wide
 def test_the_depth_is_common_to_all_agents_and_uniform():
     bits = jax.vmap(lambda t: draw(key(1), t, 0, (9, 9), 1, 1, "blocks").bits)(jnp.arange(ROUNDS))
     other = jax.vmap(lambda t: draw(key(1), t, 7, (5, 3), 4, 2, "rows").bits)(jnp.arange(ROUNDS))
@@ -84,6 +85,7 @@ def numbered(counts):
     return Problem(loss, loss, lambda key: (1.0, 1.0), part, part)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("sampling", ["blocks", "rows"])
 @pytest.mark.parametrize("agent, count", [(0, 7), (1, 2), (2, 1)])
 def test_every_row_is_equally_likely_and_none_is_foreign(sampling, agent, count):
@@ -136,6 +138,7 @@ def test_rows_are_shuffled_once_unless_told_otherwise():
     np.testing.assert_array_equal(unshuffled.rows["train"][0], np.arange(9))
 
 
+@pytest.mark.wide
 def test_unequal_agents_have_exact_averages():
     counts = [7, 2, 1, 5]
     q = quad(rows=tuple(counts))
@@ -155,6 +158,7 @@ def test_unequal_agents_have_exact_averages():
             np.testing.assert_allclose(q.b[i], rows[0]["point"].mean(0), rtol=1e-13)
 
 
+@pytest.mark.wide
 def test_a_mini_batch_loss_is_the_average_over_its_block():
     q = quad()
     objectives_of_agent, sample = agent_of(q.objectives(5), 2), sample_of(q, 2, 1, 5)

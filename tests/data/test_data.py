@@ -92,6 +92,7 @@ def test_cifar10_statistics():
         assert "md5:" + hashlib.md5(raw).hexdigest() == file.digest
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("file", [0, 1])
 def test_a9a_against_scikit_learn(file):
     sklearn = pytest.importorskip("sklearn.datasets")
@@ -365,6 +366,7 @@ def test_libsvm_refuses_files(tmp_path, monkeypatch):
 FUZZ = st.binary(max_size=60) | st.text('01289+-.eE:, \t\r\n"ab_#', max_size=60).map(str.encode)
 
 
+@pytest.mark.wide
 @settings(max_examples=300, deadline=None)
 @given(FUZZ)
 @example(b":")

@@ -53,6 +53,7 @@ def test_by_label(labels, agents, shards, seed):
         assert (np.diff(place[part]) != 1).sum() <= shards - 1
 
 
+@pytest.mark.wide
 @quick
 @given(LABELS, st.integers(1, 5), st.floats(0.05, 100), SEED)
 def test_dirichlet(labels, agents, concentration, seed):

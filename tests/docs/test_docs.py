@@ -58,17 +58,7 @@ with_code = [
 ]
 
 
-@pytest.mark.wide(
-    keep=[
-        "data.md",
-        "deploy_sites.md",
-        "first_run.md",
-        "four_csv.md",
-        "own_problem.md",
-        "three_sites.md",
-        "write_a_method.md",
-    ]
-)
+@pytest.mark.wide(keep=["deploy_sites.md", "four_csv.md", "own_problem.md", "write_a_method.md"])
 @pytest.mark.parametrize("page", with_code, ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page, here):
     for package in re.findall(
@@ -227,6 +217,7 @@ def test_the_site_is_whole_and_fetches_nothing(site):
         assert 'class="arithmatex"' not in text and "<!-- generated" not in text, page
 
 
+@pytest.mark.wide
 def test_every_public_name_is_in_the_reference(site):
     text = "".join(page.read_text() for page in (site / "reference" / "api").glob("*.html"))
     headings = {*re.findall(r'<h[23] id="[^"]*" class="doc doc-heading">(.*?)</h[23]>', text, re.S)}

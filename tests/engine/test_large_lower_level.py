@@ -51,6 +51,7 @@ def test_overwritten_states_give_the_same_bits(monkeypatch):
     )
 
 
+@pytest.mark.wide
 def test_rounds_delete_the_state_before(large):
     backend = SingleDevice(large, NETWORK, 4, "blocks")
     measures = parse_measures(None, large)
@@ -61,6 +62,7 @@ def test_rounds_delete_the_state_before(large):
     assert driver.t == 3 and not any(leaf.is_deleted() for leaf in jax.tree.leaves(driver.progress))
 
 
+@pytest.mark.wide
 def test_best_point_is_on_the_host_and_stays_valid(large):
     run = diamond.simulate(large, NETWORK, ALGORITHM, 12, every=4)
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves((run.best.x, run.best.y)))
@@ -70,6 +72,7 @@ def test_best_point_is_on_the_host_and_stays_valid(large):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.wide
 def test_resumed_run_has_the_same_bits_and_leaves_the_first_run_intact(large):
     whole = diamond.simulate(large, NETWORK, ALGORITHM, 12, every=4)
     half = diamond.simulate(large, NETWORK, ALGORITHM, 6, every=4)
@@ -117,6 +120,7 @@ def test_a_broken_run_says_so_and_has_its_history(large):
     assert "on_divergence='shrink'" in run.message and run.snapshot is None
 
 
+@pytest.mark.wide
 def test_forecast_of_a_large_problem(large):
     estimate = forecast(large, NETWORK, ALGORITHM, 100)
     assert estimate.samples > 0 and estimate.seconds > 0

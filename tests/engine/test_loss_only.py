@@ -29,6 +29,7 @@ def test_it_is_what_simulate_measures(steps):
     np.testing.assert_allclose(light.history["upper_loss"], exact.history["upper_loss"], rtol=1e-4)
 
 
+@pytest.mark.wide
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # that it is about to
 def test_one_that_diverges_ends_there():
     inputs = quad(), ring(4), [(diamond.gt_sgd(1e9, 0.2, batch=4), 1)], 20, MARKS

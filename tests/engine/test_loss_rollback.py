@@ -68,6 +68,7 @@ def test_from_any_checkpoint_it_ends_in_the_same_bits():
             np.testing.assert_array_equal(other.history[name][-2:], run.history[name][-2:])
 
 
+@pytest.mark.wide
 @pytest.mark.filterwarnings("ignore:the upper loss is:RuntimeWarning")
 def test_it_does_so_whatever_is_measured_and_where_divergence_would_stop_it():
     run, _ = undisturbed()

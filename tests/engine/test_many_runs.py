@@ -70,6 +70,7 @@ def test_svr_interact_in_lanes_is_svr_interact_alone(problem, lanes):
     assert len({o.history["samples"][-1] for o in results}) == 3
 
 
+@pytest.mark.wide
 def test_no_rounds_are_one_entry(problem, lanes):
     runs = [(diamond.diamond(0.1, 0.3, 0.5, 0.5, 3, CHAIN), seed) for seed in (0, 1)]
     results, alone = run(problem, runs, True, 0), run(problem, runs, False, 0)

@@ -82,6 +82,7 @@ def test_gossip_equals_the_run_written_out():
     np.testing.assert_allclose(run.last_x, x, rtol=0, atol=1e-12)
 
 
+@pytest.mark.wide
 def test_costs_go_on():
     problem, data = least_squares()
     interact = diamond.interact(alpha=ALPHA)
@@ -114,6 +115,7 @@ def test_sums_of_trackers_after_every_change(name, order):
             assert np.abs(total - np.asarray(run.state.p)[members].sum(0)).max() < 1e-12
 
 
+@pytest.mark.wide
 def test_a_change_of_nothing_but_links_keeps_x():
     problem = quad(agents=4)
     algorithm = build_algorithm("dsgd")
@@ -125,6 +127,7 @@ def test_a_change_of_nothing_but_links_keeps_x():
     np.testing.assert_array_equal(runs[0].last_y, runs[1].last_y)
 
 
+@pytest.mark.wide
 def test_the_remaining_agents_reach_their_objective():
     problem, data = least_squares()
     a, b = (

@@ -148,6 +148,7 @@ def test_one_core_is_said_to_be_one(monkeypatch):
         multi_device.resolve_devices("cores")
 
 
+@pytest.mark.wide
 @pytest.mark.filterwarnings("ignore:mini-batch Hessians")
 def test_coarser_products_are_near_and_measured_in_full():
     problem, algorithm = logistic(agents=2, rows=30, dtype="float32"), make_algorithm("diamond")

@@ -168,6 +168,9 @@ def test_a_lost_process_ends_the_job_which_goes_on_elsewhere_in_the_same_bits(fo
     assert digest(folder, "one") == digest(folder, "lost")
 
 
+@pytest.mark.wide(
+    keep=["words0-need --hosts", "words1-needs --rank and --size", "words2-but JAX has 1"]
+)
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -50,6 +50,7 @@ def test_all_agents_and_backends_have_the_same_means(kind):
     np.testing.assert_allclose(flat(lanes[0]), flat(alone), atol=1e-14)
 
 
+@pytest.mark.wide
 def test_equal_gradients_have_means_of_equal_bits_on_all_backends():
     """Float32 counts of rows: sums that are exact in any backend."""
     problem, method = quad(agents=5), MeanMethod()

@@ -50,6 +50,7 @@ def test_the_same_seed_is_the_same_run_and_another_is_another():
     assert (one.seed, three.seed) == (3, 4)
 
 
+@pytest.mark.wide
 def test_row_sampling_is_another_run_of_the_same_kind():
     blocks, rows = simulate(rounds=60), simulate(rounds=60, sampling="rows")
     assert np.abs(blocks.x - rows.x).max() > 1e-4
@@ -136,6 +137,7 @@ def test_divergence_names_round_quantity_and_cause(diverged):
     assert f"divide beta by {beta / 2:.0f} or more" in message
 
 
+@pytest.mark.wide
 def test_divergence_keeps_the_last_good_state(diverged):
     problem, algorithm, error = diverged
     run = error.run

@@ -58,6 +58,7 @@ def test_a_saved_run_is_extended_to_the_bits_of_a_longer_one(tmp_path):
     assert "diamond.simulate(problem, network, algorithm, rounds, seed, resume=diamond" in message
 
 
+@pytest.mark.wide
 def test_a_saved_run_without_a_lower_level_is_extended(tmp_path):
     """A checkpoint has no arrays for a y that is absent; gt_saga has a state of its own."""
     rows = [{"a": np.arange(8.0) - agent} for agent in range(3)]
@@ -105,6 +106,7 @@ def test_a_saved_comparison_is_loaded_and_extended(tmp_path):
     assert "diamond.compare(problem, network, algorithms, rounds, seeds, resume=" in message
 
 
+@pytest.mark.wide
 def test_seeds_of_one_program_are_extended_too():
     algorithms = {"mine": MINE}
     fixed = dict(seeds=2, every=50)

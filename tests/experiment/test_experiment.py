@@ -321,6 +321,7 @@ def test_runs_of_an_experiment_have_names_that_differ():
     assert [job.name for job in jobs.expand_jobs(tiny())] == ["diamond"]
 
 
+@pytest.mark.wide
 def test_the_same_file_and_seed_are_the_same_numbers(tmp_path):
     with without_optimizations():
         first, second = (run_experiment(tiny(), tmp_path / name)["digest"] for name in "ab")

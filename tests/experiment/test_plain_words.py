@@ -150,6 +150,7 @@ def test_every_name_is_a_folder_inside_its_own(texts):
         assert place.parent == base and "\0" not in name and len(name.encode()) <= 255
 
 
+@pytest.mark.wide
 def test_labels_do_not_lead_out_of_the_folder(tmp_path):
     labels = ["../evil", "/etc/evil", "..", "a/b", "a-b"]
     several = [TINY["algorithm"] | {"label": label} for label in labels]

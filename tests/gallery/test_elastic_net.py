@@ -25,6 +25,7 @@ def rows(count):
 TRAIN, VALID = [rows(20), rows(20)], [rows(10), rows(10)]
 
 
+@pytest.mark.wide
 def test_models_are_those_of_scikit_learn():
     """mean (a'w + b - t)^2 + 1/p (l2 |w|^2 + l1 |w|_1) is twice ElasticNet's objective."""
     linear_model = pytest.importorskip("sklearn.linear_model")

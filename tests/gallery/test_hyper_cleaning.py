@@ -28,6 +28,7 @@ def rows(count):
 TRAIN, VALID = ([rows(n) for n in COUNTS] for _ in range(2))
 
 
+@pytest.mark.wide
 def test_the_hypergradient_is_that_of_dense_algebra():
     made = hyper_cleaning(TRAIN, VALID, classes=Q, regularizer=REGULARIZER, corrupted=0.3)
     train = corrupt([r | {"k": k} for r, k in zip(TRAIN, spans())], 0.3, Q, 0)[0]

@@ -1,6 +1,7 @@
 """Regression against ridge regressions in closed form, and the slopes of their validation error."""
 
 import numpy as np
+import pytest
 from exact_solution import solve_exactly
 from fast_compilation import skip_loss_checks
 
@@ -33,6 +34,7 @@ def objective(x):
     return np.mean([np.mean(each**2) for each in off])
 
 
+@pytest.mark.wide
 def test_the_models_and_the_hypergradient_are_those_of_the_closed_form(monkeypatch):
     skip_loss_checks(monkeypatch)
     x = np.array([0.5, -1.0, 0.2])

@@ -37,6 +37,7 @@ def test_the_losses_are_their_formula(monkeypatch):
     np.testing.assert_allclose(found[2], right, rtol=1e-6)
 
 
+@pytest.mark.wide
 def test_the_machine_is_that_of_scikit_learn():
     svm = pytest.importorskip("sklearn.svm")
     r = rows(40, classes=2)

@@ -57,6 +57,7 @@ def parts(q, point):
     return f_y, f_x, f_x + q.B[AGENT].T @ np.linalg.solve(q.A[AGENT], f_y)
 
 
+@pytest.mark.wide
 def test_the_closed_form_is_the_gradient_of_the_closed_form(q):
     rows = q.rows["valid"]
 
@@ -95,6 +96,7 @@ def test_conjugate_gradients_are_exact_after_as_many_steps_as_unknowns(q, point)
     assert error(50) < 1e-12  # going on after the end does no harm
 
 
+@pytest.mark.wide
 def test_lemma_3(q, point):
     """Bias -g_xy H^-1 (I - H/L)^K f_y, exactly; so of order (1 - mu/L)^K, and below the bound."""
     objectives, (f_y, _, exact) = agent_of(q.objectives(), AGENT), parts(q, point)
@@ -227,6 +229,7 @@ def test_two_points_of_one_sample_meet_and_of_two_samples_do_not(curved, name):
     assert max(others) > 1e-2
 
 
+@pytest.mark.wide
 def test_eq_5_draws_one_depth_for_both_points(q, point):
     sample = sample_of(q, AGENT, 5, 3)
     objectives, away = agent_of(q.objectives(3), AGENT), (point[0] + 1, point[1] - 1)
@@ -327,6 +330,7 @@ def test_check_measures_single_precision_problems_in_double(float32):
     assert report.norm.dtype == np.float64 and (report.bias < 1e-7 * report.norm).all()
 
 
+@pytest.mark.wide
 def test_the_estimated_lipschitz_constant():
     q = quad(rows=6, noise=0.0)
     result, cost = hg.lipschitz(q, *q.start(0), batch=3)

@@ -13,6 +13,7 @@ from diamond.schedules.deferred import ResolutionContext, resolve
 pytestmark = pytest.mark.quick
 
 
+@pytest.mark.wide
 def test_bytes_are_the_messages_over_the_edges():
     q, network = quad(), diamond.network.star(4)
     for name, vectors in [("dsgd", 1), ("gt_sgd", 2)]:  # x; x and u

@@ -117,6 +117,7 @@ def test_collapsed_features_are_named(classes):
     assert messages == []
 
 
+@pytest.mark.wide
 def test_a_run_warns():
     shaky = diamond.diamond(0.05, 0.3, 0.5, 0.5, 4, diamond.hypergradient.neumann(5, 0.9))
     with pytest.warns(RuntimeWarning, match="above lipschitz = 0.9 that eq"):

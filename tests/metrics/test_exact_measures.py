@@ -46,6 +46,7 @@ def test_the_three_terms_and_both_sums(q, run):
     assert last["curvature"] == pytest.approx(1.5, rel=0.02)  # L of the quadratic
 
 
+@pytest.mark.wide
 def test_the_upper_loss_is_the_objective_and_the_local_loss_each_agents_own(q, run):
     x, y = np.asarray(run.last_x), np.asarray(run.last_y)
     mean = x.mean(0)
@@ -89,6 +90,7 @@ def curved():
     return problem, diamond.simulate(problem, ring(3), algorithm, 4)
 
 
+@pytest.mark.wide
 def test_y_star_is_the_minimizer_that_scipy_finds(curved):
     problem, run = curved
     objectives = problem.objectives()
@@ -167,6 +169,7 @@ def test_a_lower_level_that_is_not_strongly_convex_is_not_called_solved():
     )  # a warning is made of that
 
 
+@pytest.mark.wide
 def test_measures_of_one_function_call(q):
     """`measure` alone, at a point of one's own."""
     state = final_progress(q, ring(4), build("gt_sgd", **OPTIONS), 8).state

@@ -72,6 +72,7 @@ def test_one_that_is_not_finite_at_the_start_names_the_rows(monkeypatch):
         diamond.simulate(problem, ring(4), GIVEN, 8, every=4)
 
 
+@pytest.mark.wide
 def test_the_command_fails_where_a_measure_does(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     skip_loss_checks(monkeypatch)

@@ -71,6 +71,7 @@ def test_losses_are_averages_of_the_first_rows(batch):
     np.testing.assert_allclose(measures["consensus"], consensus, rtol=1e-5)
 
 
+@pytest.mark.wide
 def test_lower_gradient_is_that_of_all_sampled_rows_at_once():
     problem = network_problem(rows=30, agents=AGENTS)
     x, y = point(problem)
@@ -86,6 +87,7 @@ def test_lower_gradient_is_that_of_all_sampled_rows_at_once():
     np.testing.assert_allclose(measures["lower_gradient"], expected, rtol=1e-5)
 
 
+@pytest.mark.wide
 def test_agents_with_fewer_rows_than_the_sample_use_all_theirs():
     rng = np.random.default_rng(1)
     rows = [{"a": rng.normal(size=(n, 2)).astype("float32")} for n in (5, 40)]
@@ -102,6 +104,7 @@ def test_agents_with_fewer_rows_than_the_sample_use_all_theirs():
     np.testing.assert_allclose(per_agent["upper_loss"], expected, rtol=1e-5)
 
 
+@pytest.mark.wide
 def test_metrics_and_groups_of_agents():
     count = {"share": lambda x, y, rows: jnp.mean((rows["b"] > 0).astype(float))}
     problem = network_problem(rows=30, agents=AGENTS, metrics=count)
@@ -129,6 +132,7 @@ def test_descent_of_a_quadratic_lies_between_one_step_and_the_minimum():
     assert float(at_minimum.first) == float(at_minimum.last) == 0
 
 
+@pytest.mark.wide
 def test_value_gap_falls_as_the_lower_level_is_solved():
     problem = network_problem(rows=10, agents=AGENTS, convex=False)
     network = diamond.network.complete(AGENTS)
@@ -140,6 +144,7 @@ def test_value_gap_falls_as_the_lower_level_is_solved():
     assert run.best.upper_loss == run.history["upper_loss"].min()
 
 
+@pytest.mark.wide
 def test_common_lower_level_is_measured_at_the_mean_of_y():
     problem = network_problem(rows=30, agents=AGENTS, lower_level="common")
     x, y = point(problem)
@@ -159,6 +164,7 @@ def test_common_lower_level_is_measured_at_the_mean_of_y():
     np.testing.assert_allclose(measures["y_consensus"], spread, rtol=1e-5)
 
 
+@pytest.mark.wide
 def test_stopping_and_names_use_sampled_measures_without_a_solution():
     problem = network_problem(convex=False)
     network, algorithm = diamond.network.complete(2), diamond.f2sa(batch=4, alpha=0.0, beta=0.05)
@@ -170,6 +176,7 @@ def test_stopping_and_names_use_sampled_measures_without_a_solution():
         diamond.simulate(problem, network, algorithm, 2, stop={"metric": 1.0})
 
 
+@pytest.mark.wide
 def test_memory_of_a_measurement_is_that_of_a_mini_batch(monkeypatch):
     monkeypatch.setattr(sampled_measures, "ROWS", 1_024)
     monkeypatch.setattr(sampled_measures, "LOWER_ROWS", 1_024)

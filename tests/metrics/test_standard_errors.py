@@ -88,7 +88,7 @@ def covers(result, expected):
         assert 0.75 < error.mean() / spread < 1.5, name  # not by being large
 
 
-@pytest.mark.wide(keep=["common"])
+@pytest.mark.wide
 @pytest.mark.parametrize("level", ["personal", "common"])
 def test_they_cover_the_truth_of_a_lower_level(level):
     result = measured(stream_problem(level, evaluation=ROWS), X, Y)
@@ -136,6 +136,7 @@ def spread(influences):
     return sum(jnp.var(variances, ddof=1) / len(variances) for variances in influences)
 
 
+@pytest.mark.wide
 def test_influences_are_derivatives_by_the_weights_of_rows():
     """dq = alpha df + v dh + u dy*."""
     train, valid, x = part(1, 6), part(2, 5), jnp.array([0.3, -0.4])
@@ -187,6 +188,7 @@ def test_at_a_common_solution_the_error_is_that_of_every_agent():
     assert float(result) == pytest.approx(float(expected), rel=1e-7)
 
 
+@pytest.mark.wide
 def test_rows_that_are_all_there_is_have_none():
     problem = stream_problem()
     stored = diamond.Problem(

@@ -32,6 +32,7 @@ def matrices(net, t):
     return one.weights.toarray(), shares.toarray()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ONE_WAY)
 def test_rows_average_and_columns_keep_totals_in_both_forms(name):
     net = ONE_WAY[name]
@@ -51,6 +52,7 @@ def test_rows_average_and_columns_keep_totals_in_both_forms(name):
             np.testing.assert_allclose(np.asarray(found).sum(0), 0, atol=1e-14)
 
 
+@pytest.mark.wide
 def test_what_all_have_in_common_is_not_rounded(float32):
     net = ONE_WAY["digraphs"]
     leaf = jnp.full((6, 4), 1e6 / 3, jnp.float32)
@@ -151,6 +153,7 @@ def test_the_bias_of_push_sum_halves_with_the_step_and_that_of_fab_with_lam():
     assert 1e-3 < small < 0.1 and large / small == pytest.approx(2, rel=0.2)
 
 
+@pytest.mark.wide
 def test_push_sum_keeps_its_weights_and_totals():
     net, problem = ONE_WAY["digraphs"], quad(agents=6, rows=4, noise=0.0)
     method = build("push_diging", hypergradient=hg.exact(), batch=2, **GIVEN)

@@ -59,6 +59,7 @@ def test_the_root_is_in_the_middle():
     assert network.path(101).spanning_tree.root == 50  # more agents than are tried
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_all_agents_get_the_bits_of_additions_in_order(name, dtype):

@@ -90,6 +90,7 @@ def test_numbers_have_the_same_integers_in_programs(dtype):
         np.testing.assert_array_equal(np.asarray(found).astype(float), expected.astype(float))
 
 
+@pytest.mark.wide
 def test_the_error_is_within_its_bound_and_the_sum_is_kept():
     network, random = uneven(), np.random.default_rng(2)
     for scale in (1e-6, 1.0, 1e5):
@@ -144,6 +145,7 @@ def test_numbers_beyond_the_limit_are_never_silent():
         receiver.change(FixedPointMessage([np.zeros(9)], 128.0), list(garbage), [np.float32])
 
 
+@pytest.mark.wide
 def test_the_largest_numbers_do_not_overflow():
     network = diamond.network.complete(12).masked()
     x = np.full((12, 1), LIMIT, np.float32)

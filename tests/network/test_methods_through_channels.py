@@ -92,6 +92,7 @@ def test_methods_with_stages_that_send_nothing_run_through_channels(name):
     assert np.ptp(np.asarray(state.x), axis=0).max() > 1e-6  # agents differ, as rows do
 
 
+@pytest.mark.wide
 def test_a_channel_that_loses_nothing_changes_nothing_around_a_stage_that_sends_nothing():
     method = build("f2sa", **STEPS)
     through = lambda net: final_progress(quad(), net, method, 3).state

@@ -71,6 +71,7 @@ def trimmed_by_formula(matrix, x, liars):
 FORMULAS = {"clipped": clipped_by_formula, "trimmed": trimmed_by_formula}
 
 
+@pytest.mark.wide(keep=["clipped"])
 @pytest.mark.parametrize("rule", FORMULAS)
 @pytest.mark.filterwarnings("ignore:.*is known to withstand")
 def test_the_change_follows_the_formula_also_with_unequal_neighbours(rule):
@@ -96,6 +97,7 @@ def test_messages_that_are_alike_are_mixed_with_the_same_bits():
     np.testing.assert_array_equal(change(plain.robust(), Message(jnp.asarray(x))).average, wanted)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("rule", FORMULAS)
 @pytest.mark.parametrize("lie", [np.nan, np.inf, -np.inf, 3e38, -1e4])
 def test_one_false_message_moves_nobody_beyond_the_honest_spread(rule, lie):
@@ -132,6 +134,7 @@ def test_lies_reach_the_receivers_and_the_liar_itself_stays_honest():
     assert set(false) | {"noise"} == set(LIE_FUNCTIONS)
 
 
+@pytest.mark.wide
 def test_noise_is_new_in_every_round_and_equal_for_all_receivers():
     network, x = diamond.network.complete(4).with_liar(0, "noise"), jnp.zeros((4, 1000))
     first = change(network, Message(x)).average

@@ -74,6 +74,7 @@ def test_every_extra_of_a_tracker_exists(package, make, monkeypatch):
     assert any(name.startswith(package.lower()) for name in distributions(EXTRAS[extra]))
 
 
+@pytest.mark.wide
 def test_every_import_is_declared():
     optional = (set(EXTRAS) - FOR_DEVELOPMENT) | {"all"}
     texts = [*PROJECT["dependencies"], *(text for name in optional for text in EXTRAS[name])]

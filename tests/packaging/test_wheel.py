@@ -38,6 +38,7 @@ def packed(tracked, tmp_path_factory):
         return set(archive.namelist())
 
 
+@pytest.mark.wide
 def test_the_wheel_has_every_file_of_the_package(tracked, packed):
     missing = [name for name in tracked if name not in packed]
     assert not missing, f"not in the wheel: {missing}; add them to tool.setuptools.package-data"

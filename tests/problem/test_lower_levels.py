@@ -82,12 +82,14 @@ def test_without_a_lower_level_only_x_is_measured():
     assert seen["upper_loss"] == pytest.approx(loss)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("lower_level", ["personal", "common", "none"])
 def test_the_losses_of_the_quadratic_pass_the_checks(lower_level):
     made = quadratic(agents=2, upper=2, lower=2, rows=6, lower_level=lower_level)
     assert made.lower_level == lower_level
 
 
+@pytest.mark.wide
 def test_a_problem_without_a_lower_level_is_of_x_alone():
     rows = [{"a": np.ones((3, 2)) * i} for i in (1, 2)]
     loss = lambda x, rows: jnp.mean((rows["a"] @ x - 1) ** 2)

@@ -42,6 +42,7 @@ def network_problem(width=WIDTH, rows=12, agents=2, **options):
     return diamond.Problem(upper, lower, init, train, valid, **options)
 
 
+@pytest.mark.wide
 def test_size_of_y_and_default_measures():
     assert network_problem().lower_size == 5 * WIDTH
     assert network_problem().has_lower_solution
@@ -51,6 +52,7 @@ def test_size_of_y_and_default_measures():
     assert not network_problem(width=LARGE // 5).is_large
 
 
+@pytest.mark.wide
 def test_runs_measure_without_solving_where_the_lower_level_is_not_convex():
     network = diamond.network.complete(2)
     algorithm = diamond.f2sa(batch=4, alpha=0.01, beta=0.01)
@@ -74,6 +76,7 @@ def test_rematerialized_losses_are_the_same_losses(remat):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6), *values)
 
 
+@pytest.mark.wide
 def test_chunks_store_the_activations_of_one_chunk():
     sizes = {}
     for remat in (False, 16):

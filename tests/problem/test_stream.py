@@ -135,6 +135,7 @@ def test_a_metric_is_not_called_what_the_error_of_another_is():
             ridge(stored, stored, metrics=wrong)
 
 
+@pytest.mark.wide
 def test_methods_on_all_rows_say_so_or_take_a_large_batch():
     network = diamond.network.ring(AGENTS)
     for method in (diamond.interact(), diamond.svr_interact(), diamond.aid(), diamond.vrbo()):

@@ -115,6 +115,7 @@ def without_seconds(lines):
     return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
 
 
+@pytest.mark.wide
 def test_a_torn_checkpoint_is_detected_and_the_one_before_it_used(undisturbed, tmp_path):
     """Cut at every 4 kB, and with flipped bits: nothing is lost but the rounds since."""
     manifest, problem, _ = undisturbed

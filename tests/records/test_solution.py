@@ -157,6 +157,7 @@ def long_run():
     return simulate(rounds=60)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("stop, why", [
     ({"metric": 1.0}, "metric"),
     ({"metric": 1e-9, "samples": 40}, "samples"),

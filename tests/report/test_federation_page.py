@@ -78,6 +78,7 @@ def test_the_page_asks_the_sites_once_for_several_readers():
     assert len(questions) == 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80"])
 def test_other_hosts_are_refused(host):
     with serving(lambda: STATUSES) as port:

@@ -327,6 +327,7 @@ def test_one_agent_and_agents_without_edges_have_a_place():
     assert len(layout_agents(1, [])) == 1 and len(layout_agents(6, [[0, 1]])) == 6
 
 
+@pytest.mark.wide
 def test_figures_are_made_from_the_folder_alone_and_always_the_same(compared, tmp_path):
     png, pdf = figures.draw_convergence([compared], tmp_path / "a")
     assert png.read_bytes().startswith(b"\x89PNG") and pdf.read_bytes().startswith(b"%PDF")

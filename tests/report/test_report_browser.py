@@ -135,6 +135,7 @@ def test_links_are_an_axis_and_drawn_by_their_load(visit, tmp_path):
     )
 
 
+@pytest.mark.wide
 def test_bands_reach_from_the_smallest_to_the_largest_seed(opened, compared):
     bands = [t for t in chart_data(opened)["data"] if t.get("fill") == "toself"]
     (band,) = [t for t in bands if t["name"] == "D-SGD"]
@@ -217,6 +218,7 @@ def test_the_target_says_what_each_algorithm_needed(lost_again, keep):
     )
 
 
+@pytest.mark.wide
 def test_the_slider_moves_the_target_by_key_and_by_hand(opened):
     opened.get_by_label("Reached").select_option("first")
     slider = opened.locator("#target")
@@ -238,6 +240,7 @@ def test_a_metric_that_rises_is_reached_from_below(opened):
     assert "moved ≥" in opened.locator("#target-label").inner_text()
 
 
+@pytest.mark.wide
 def test_the_network_is_drawn_and_follows_the_rounds(opened, compared):
     chart = chart_data(opened, "network")
     (nodes,) = [t for t in chart["data"] if "text" in t["mode"]]
@@ -275,6 +278,7 @@ def test_the_heat_map_has_a_cell_for_every_agent_and_evaluation(opened, compared
     assert cells["marker"]["color"][5 * most[0] + most[1]] == "rgb(253,231,37)"
 
 
+@pytest.mark.wide
 def test_each_agent_has_its_rows_labels_and_loss(opened, compared):
     rows = table_rows(opened, "agents")
     names = [th.inner_text() for th in opened.locator("#agents thead th").all()]
@@ -289,6 +293,7 @@ def test_each_agent_has_its_rows_labels_and_loss(opened, compared):
     np.testing.assert_allclose(shown, final, rtol=1e-3)
 
 
+@pytest.mark.wide
 def test_another_run_can_be_looked_at(opened, compared):
     opened.locator("#run").select_option(label="D-SGD, seed 1")
     names = [th.inner_text() for th in opened.locator("#agents thead th").all()]
@@ -376,6 +381,7 @@ def test_all_controls_have_names_and_can_be_reached_by_key(opened):
         assert name in visited
 
 
+@pytest.mark.wide
 def test_the_configuration_and_the_way_to_repeat_it_are_there(opened, compared):
     manifest = small_run_folders.change_manifest(compared / "dsgd-seed1")
     box = opened.locator("details", has_text="D-SGD, seed 1")

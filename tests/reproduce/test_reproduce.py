@@ -155,6 +155,7 @@ def test_trials_are_remembered(tmp_path, called):
     assert len(called) == 5 and without_time(afresh[0]) == without_time(first[0])
 
 
+@pytest.mark.wide
 def test_an_interrupted_experiment_goes_on(tmp_path, called):
     def interrupt(n):
         if n:
@@ -179,6 +180,7 @@ def test_a_torn_file_does_no_harm(tmp_path, called, monkeypatch):
     assert run(tmp_path, SETTINGS[:1]) == [trial] and len(called) == 2
 
 
+@pytest.mark.wide
 def test_frozen_trials_do_not_move_x(tmp_path):
     (moving,), (frozen,) = run(tmp_path, SETTINGS[:1]), run(tmp_path, SETTINGS[:1], frozen=True)
     assert max(frozen["history"]["consensus"]) < 1e-20 < moving["history"]["consensus"][-1]

@@ -66,6 +66,7 @@ def test_numbers_are_leaves_and_functions_are_not():
     assert jax.tree.leaves(schedule(lambda t: t)) == []
 
 
+@pytest.mark.wide
 def test_an_optax_schedule_is_a_step_size():
     decaying = optax.exponential_decay(init_value=0.05, transition_steps=3, decay_rate=0.5)
     algorithm = diamond.interact(decaying, 0.1, hypergradient=ESTIMATORS["neumann_sum"])

@@ -26,6 +26,7 @@ def certificate(bundle):
     return roster.x509.load_pem_x509_certificate(bundle.certificate)
 
 
+@pytest.mark.wide(keep=["listening1"])
 @pytest.mark.parametrize("listening", [{0, 1, 2}, {1}])
 def test_keys_renewed_in_mid_run_change_nothing(tmp_path, listening):
     """Sites take the new files one after another, and every connection is made again each time."""

@@ -69,6 +69,7 @@ def test_a_returning_agent_catches_up_and_takes_part_again(tmp_path, victim):
     assert missed and missed == list(range(4, 4 + len(missed))) and missed[-1] < ROUNDS - 2
 
 
+@pytest.mark.wide
 def test_a_returning_agent_gets_all_missed_rounds_in_one_response(tmp_path):
     asked = []
 
@@ -188,6 +189,7 @@ RANDOM = dict(absences=st.lists(AWAY, max_size=4), cuts=st.lists(CUT, max_size=4
 SETTINGS = dict(deadline=None, derandomize=True, database=None)
 
 
+@pytest.mark.wide
 @settings(max_examples=10, **SETTINGS)
 @given(**RANDOM)
 def test_whatever_happens_both_ends_agree(tmp_path_factory, absences, cuts):

@@ -90,6 +90,7 @@ def test_totals_are_added_in_the_order_of_the_tree(monkeypatch):
         np.testing.assert_array_equal(messages[message_exchange.MEAN_SOURCE][0], expected)
 
 
+@pytest.mark.wide
 def test_the_bytes_of_sites_are_those_of_the_simulation(monkeypatch):
     skip_measures(monkeypatch)
     network, problem, method = NETWORKS["ring"], quad(agents=5), MeanMethod(0.1, "around")

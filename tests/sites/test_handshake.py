@@ -43,6 +43,7 @@ def start_node(wire, agent):
     return asyncio.ensure_future(node.run())
 
 
+@pytest.mark.wide
 def test_a_site_with_another_run_is_refused_and_the_others_wait_for_it(sites):
     right, odd = sites
 

@@ -106,6 +106,7 @@ class Wire(InProcessNetwork):
         return await super().deliver(hop, content)
 
 
+@pytest.mark.wide
 def test_sites_run_as_the_simulation():
     network = diamond.network.ring(4)
     method = build_algorithm("gt_sgd")

@@ -56,6 +56,7 @@ def ends_well(cluster, order="paper"):
     assert cluster.most_messages <= 2 * EVERY + 2  # messages kept
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("order", ["paper", "atc"])
 def test_without_faults(tmp_path, order):
     cluster = Cluster(tmp_path, order)
@@ -63,6 +64,7 @@ def test_without_faults(tmp_path, order):
     assert cluster.deaths == 0
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("order", "apart"),
     [("paper", 3), ("atc", 5), pytest.param("paper", 1, marks=pytest.mark.slow)],

@@ -69,6 +69,7 @@ def test_honest_messages_are_no_outliers(team):
     assert all(set(node.exchange_runner.outlier_detector.counts.values()) == {0} for node in nodes)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ["flipped", "constant"])
 def test_false_messages_are_logged_with_their_sender(team, name, caplog):
     nodes, _ = run(team, FALSIFICATIONS[name])

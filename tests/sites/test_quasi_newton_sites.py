@@ -108,6 +108,7 @@ def rehearse_beside_simulation(level, network, monkeypatch, same=ROUNDS):
     return wanted, found
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_round_of_sites_has_the_bits_of_the_simulation(level, name, monkeypatch):
@@ -116,6 +117,7 @@ def test_every_round_of_sites_has_the_bits_of_the_simulation(level, name, monkey
     assert phases[-1] == {DONE} and DONE not in set().union(*phases[:-1])
 
 
+@pytest.mark.wide
 def test_first_order_steps_of_sites_have_the_bits_of_the_simulation(monkeypatch):
     """Both then end at the same x; rounding of later sums depends on how a program is fused."""
     short = lambda batch: replace(first_order_opening(batch), rounds=30)
@@ -204,6 +206,7 @@ def test_a_warm_restart_starts_at_one_point(tmp_path):
     assert ends[0].end_reason.startswith("converged")
 
 
+@pytest.mark.wide
 def test_settings_without_exact_means_take_learned_steps_at_all_sites():
     problem, network = entrywise("personal"), NETWORKS["ring"]
     is_quasi_newton = lambda team: {isinstance(agent.template, QuasiNewton) for agent in team}

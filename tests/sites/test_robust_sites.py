@@ -44,6 +44,7 @@ def deceive(agent):
     return agent
 
 
+@pytest.mark.wide(keep=["None-trimmed"])
 @pytest.mark.parametrize("rule", ["clipped", "trimmed"])
 @pytest.mark.parametrize("lie", [None, "two-faced", "noise"])
 def test_the_trajectory_is_the_simulated_one(problem, rule, lie):

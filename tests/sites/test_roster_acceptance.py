@@ -206,6 +206,14 @@ EPOCH_CHANGES = {
 }
 
 
+@pytest.mark.wide(
+    keep=[
+        "has members that did not join",
+        "in the roster is out of order",
+        "neighbours of",
+        "rounds without members",
+    ]
+)
 @pytest.mark.parametrize("reason", EPOCH_CHANGES)
 def test_a_signed_roster_whose_epochs_contradict_it_is_refused(cluster, reason):
     """The authority has signed it, by mistake or by another program."""

@@ -51,6 +51,7 @@ def bits_of_lockstep(results):
     return all(same_bits(a, b) for a, b in zip(results, wanted, strict=True))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("listening", [{1}, {0, 2}, {0}])
 def test_an_end_that_accepts_nothing_dials_and_the_bits_stay(tmp_path, listening):
     relays = {"hub": f"127.0.0.1:{ports(1)[0]}"} if listening == {0} else None

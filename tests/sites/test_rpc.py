@@ -140,6 +140,7 @@ def test_a_request_for_a_discarded_or_nonexistent_round_is_refused(places):
         asyncio.run(attempt(ROUNDS + 1))
 
 
+@pytest.mark.wide
 def test_a_replayed_message_of_another_round_is_not_accepted(places):
     """A neighbour that replays an old message is asked again, and named when patience ends."""
     _, one, two, _ = places
@@ -229,6 +230,7 @@ def test_only_tls_1_3_is_accepted(places, tmp_path, latest):
         assert asyncio.run(version()) == "TLSv1.3"
 
 
+@pytest.mark.wide
 def test_a_site_that_does_not_listen_is_awaited_and_then_named(places):
     _, one, _, _ = places
 

@@ -62,6 +62,7 @@ def agree(one, other, first, close):
         np.testing.assert_allclose(a, b, atol=close * largest, rtol=0)
 
 
+@pytest.mark.wide
 def test_all_rows_of_an_agent_may_differ_in_number():
     with pytest.MonkeyPatch.context() as patch:
         skip_loss_checks(patch)
@@ -81,6 +82,7 @@ def test_a_problem_with_the_rows_of_others_is_refused():
         Agent(with_own_rows(problem(), 0), NETWORKS[0], build_algorithm("dsgd"), 5)
 
 
+@pytest.mark.wide
 def test_agents_of_one_run_agree_and_any_change_is_named():
     one, two = (
         compute_digests(agent, 9)

@@ -49,6 +49,7 @@ def test_the_trajectory_is_the_simulated_one(name):
     np.testing.assert_array_equal(wanted.spent, [p.spent for p in found])
 
 
+@pytest.mark.wide
 def test_what_is_sent_is_what_is_counted(monkeypatch):
     skip_measures(monkeypatch)
     method, level, _ = METHODS["ma_dsbo"]
@@ -62,7 +63,7 @@ def test_what_is_sent_is_what_is_counted(monkeypatch):
     assert run.messages == 4 * 5 * 2 * 4
 
 
-@pytest.mark.wide(keep=["in turn"])
+@pytest.mark.wide
 @pytest.mark.parametrize("name", ["in turn", "ma_dsbo", "adam"])
 def test_killed_at_any_exchange_it_ends_in_the_same_bits(name, tmp_path, monkeypatch):
     method, level, _ = METHODS[name]

@@ -79,6 +79,7 @@ def test_diverged_and_increasing_runs_roll_back_as_in_the_simulation(monkeypatch
     assert found["shrunk"] < 1 and found["risen"] == 1 and found["lost"] > 49
 
 
+@pytest.mark.wide
 def test_huge_finite_values_roll_back_as_in_the_simulation(monkeypatch, caplog):
     for module in (loss_monitor, _rewind):
         monkeypatch.setattr(module, "SAVE_EVERY", 5)
@@ -135,6 +136,7 @@ def test_killed_at_any_instant_of_a_rollback(tmp_path, monkeypatch, hasty, apart
         assert cluster.deaths + cluster.late_kills == 1, n
 
 
+@pytest.mark.wide
 def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch, hasty):
     cluster = Cluster(tmp_path, agents=team())
     with all_killed_every(monkeypatch, cluster, 170):

@@ -117,6 +117,7 @@ def test_the_folder_has_the_measures_of_the_simulation(calm):
         assert wanted.traffic[i, j] == both
 
 
+@pytest.mark.wide
 def test_disagreement_is_that_of_the_last_messages(calm):
     path = progress_by_round(whole(), team()[0].network, team()[0].algorithm, ROUNDS)
     heard = {0: [0, 1], 1: [0, 1, 2], 2: [1, 2]}

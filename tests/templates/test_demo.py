@@ -68,6 +68,7 @@ def test_all_methods_see_the_same_draws(compared):
     assert (spent > 50 * 32 * 2).all() and (spent < 50 * 32 * 12).all()
 
 
+@pytest.mark.wide
 def test_histories_are_finite_and_the_objective_falls(compared):
     for run in compared.values():
         assert all(

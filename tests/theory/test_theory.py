@@ -109,6 +109,7 @@ def test_lemma_3_is_the_bias_where_y_is_one_number(terms):
     np.testing.assert_allclose(bias(c, terms), off, rtol=1e-9)
 
 
+@pytest.mark.wide
 def test_lemma_3_bounds_the_bias_of_every_agent():
     q = quad()
     x, y = np.array([0.3, -0.2, 0.9]), np.ones((4, 4))

@@ -156,6 +156,7 @@ def test_a_short_lanczos_knows_its_error():
         assert np.abs(values - end).min() <= result.error
 
 
+@pytest.mark.wide
 def test_solving_the_lower_level_counts_what_it_computes():
     problem = counting_losses.problem()
     x, y = problem.start(0)

@@ -100,6 +100,7 @@ def test_the_best_wins_what_diverges_is_out_and_the_tuned_file_runs(folder, call
     assert np.isfinite([row["upper_loss"] for row in runs]).all()
 
 
+@pytest.mark.wide
 def test_the_late_loss_is_that_of_the_runs_themselves(folder):
     """The mean over the last fifth of the evaluations and over the seeds, by ordinary runs."""
     answer = json.loads(command("tune", "own.toml", "--json").stdout)

@@ -10,7 +10,7 @@ numbers. In every round it fills in the numbers that the method left open:
     z          about the solution of g_yy z = f_y, for a hypergradient with a warm start
 
 L comes from one power iteration step per round. Another product, along z, estimates in how many
-rounds y follows x; if y lags, the agent works locally (`local_work`).
+rounds y follows x; if y lags, the agent works locally (`local_solution`).
 """
 
 import math

@@ -46,12 +46,12 @@ class Transport(Protocol):
     def subscribe(self, neighbour: int, request: Frame, subscription: Subscription) -> None:
         """Send a request, return immediately, and pass the messages that answer it.
 
-        The receiving end sets `send` and `refuse` of the `Publisher`, then calls its function
-        `on_opened`, which `Publisher` explains. Each message goes to `subscription.receive`, in the order of sending and without gaps. Call
-        `subscription.end`, with the `Refused` of the neighbour if there is one, as soon as no more
-        messages will come or `receive` returns False: the node then requests them. A transport
-        without streams ends every subscription immediately. Another subscription to the same
-        neighbour replaces the earlier one.
+        The receiving end sets `send` and `refuse` of the `Publisher`, then says to the `Publisher`
+        that the connection exists. Each message goes to `subscription.receive`, in the order of
+        sending and without gaps. Call `subscription.end`, with the `Refused` of the neighbour if
+        there is one, as soon as no more messages will come or `receive` returns False: the node
+        then requests them. A transport without streams ends every subscription immediately. Another
+        subscription to the same neighbour replaces the earlier one.
         """
         ...
 
