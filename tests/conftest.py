@@ -77,12 +77,12 @@ def compiled_programs():
         gc.collect()
 
 
-# Files of twenty seconds and more, the longest first: begun last, one would keep a worker alone.
+# Files of fifteen seconds and more, the longest first: begun last, one would keep a worker alone.
 LONG_TESTS = (
-    "test_docs test_methods test_step_sizes test_report_browser test_multi_device "
-    "test_cost_counter test_channels test_parts test_lower_levels test_report test_hypergradient "
-    "test_multi_host test_stream_runs test_error_messages test_site_rollback test_max_consensus "
-    "test_reproduce test_gallery_runs test_theory_constants test_algorithms test_mixing_order"
+    "test_docs test_methods_through_channels test_stream_runs test_multi_host test_solve "
+    "test_report_browser test_resume test_cli_experiments test_advice test_private "
+    "test_model_sharding test_privacy_forecast test_comparison test_robust_mixing test_reproduce "
+    "test_multi_device test_quasi_newton test_theory_constants test_roster_acceptance"
 ).split()
 
 
