@@ -121,7 +121,7 @@ def test_noise_is_measured_where_the_run_is(monkeypatch):
     seen = {}
     monkeypatch.setattr(theory, "estimate", lambda *inputs, **named: seen.update(named))
     runs = {"slow": ended(2.0, "far"), "quick": ended(1.0, "near")}
-    monkeypatch.setattr(module, "_run_pilot", lambda algorithm, *_: runs[algorithm])
+    monkeypatch.setattr(module, "_run_pilot", lambda algorithm, *_, **__: runs[algorithm])
     network = ring(4)
     advise(quad(), network, algorithms={name: name for name in runs})
     assert seen["at"] == ("near", "near")
@@ -158,7 +158,7 @@ def test_from_the_command_line(tmp_path, monkeypatch):
 def test_the_method_of_the_file_is_a_row_and_the_others_are_omitted_for_a_reason(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(module, "_run_pilot", lambda *_: ended(1.0, "there"))
+    monkeypatch.setattr(module, "_run_pilot", lambda *_, **__: ended(1.0, "there"))
     monkeypatch.setattr(theory, "estimate", lambda *_, **__: None)
     file = tmp_path / "mine.toml"
     text = 'rounds = 5\nproblem = {kind = "quadratic", agents = 3}\nnetwork = "ring:3"\n'
@@ -188,7 +188,7 @@ def test_on_links_seconds_decide_and_other_topologies_are_tried(monkeypatch):
     metric = {"quick": 1.0, "slow": 1.3}
     times = {"ring(4)": 1.0, "star(4)": 3.0, "complete(4)": 0.5}
 
-    def pilot(algorithm, problem, network, *_):
+    def pilot(algorithm, problem, network, *_, **__):
         run = ended(metric[algorithm], "there")
         run.history["network_seconds"] = np.array([1.0, 1 + took[algorithm] * times[network.name]])
         return run
