@@ -14,7 +14,7 @@ from rollback_scenarios import nan_beyond, script_loss_increase
 
 import diamond
 from diamond.algorithms.parts import adaptive_steps
-from diamond.auto import loss_monitor, rollback_limits
+from diamond.auto import rollback_limits
 from diamond.auto.adaptive_optimizers import DistanceOverGradients
 from diamond.core import pytrees
 from diamond.engine import rollback_policy as _rewind
@@ -81,7 +81,7 @@ def test_diverged_and_increasing_runs_roll_back_as_in_the_simulation(monkeypatch
 
 @pytest.mark.wide
 def test_huge_finite_values_roll_back_as_in_the_simulation(monkeypatch, caplog):
-    for module in (loss_monitor, _rewind):
+    for module in (rollback_limits, _rewind):
         monkeypatch.setattr(module, "SAVE_EVERY", 5)
     monkeypatch.setattr(rollback_limits, "EXPLODED", 0.57)  # times the start
     monkeypatch.setattr(rollback_limits, "GROWTH", 0.0)  # whether it goes on to grow or not
