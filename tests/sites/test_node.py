@@ -90,7 +90,7 @@ def instants(folder, monkeypatch, order):
 
 
 def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch):
-    calm()  # not among those killed
+    calm("paper")  # not among those killed
     cluster = Cluster(tmp_path)
     with all_killed_every(monkeypatch, cluster, 45):
         ends_well(cluster)
