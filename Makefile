@@ -31,7 +31,7 @@ demo: $(VENV)/installed-demo  ## four algorithms on embedded data: a table, demo
 check: lint  ## a minute: lint, types, and the fastest tests of every folder
 	$(BIN)/python -m pytest -m quick -n 2 --dist loadfile $(QUICK_FILES)
 
-test: lint  ## everything that must hold; says at its end what was skipped, and why
+test: lint  ## all but wide and slow tests; says at its end what was skipped, and why
 	$(BIN)/python -m pytest -m 'not slow and not wide' -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/installed  ## studies that take minutes, and all combinations of methods, networks and runtimes

@@ -45,14 +45,16 @@ VICTIM = 1  # in the middle of a path of three
 
 
 @cache
-def calm(order="paper"):
+def run_without_faults(order="paper"):
     return run_lockstep(team(order), ROUNDS)
 
 
 def ends_well(cluster, order="paper"):
     found = cluster.run()
     assert [p.t for p in found] == [ROUNDS] * len(found)
-    assert all(same_bits(one, other) for one, other in zip(found, calm(order), strict=True))
+    assert all(
+        same_bits(one, other) for one, other in zip(found, run_without_faults(order), strict=True)
+    )
     assert cluster.most_messages <= 2 * EVERY + 2  # messages kept
 
 
@@ -82,7 +84,7 @@ def test_killed_at_every_instant(tmp_path, monkeypatch, order, apart):
 def instants(folder, monkeypatch, order):
     """How many there are for the victim in a run without faults."""
     seen = []
-    calm(order)  # not among those watched
+    run_without_faults(order)  # not among those watched
     ends_well(Cluster(folder / "first", order), order)  # the first one also compiles
     with watch_instants(monkeypatch, lambda agent, label: seen.append(agent)):
         ends_well(Cluster(folder / "watched", order), order)
@@ -90,7 +92,7 @@ def instants(folder, monkeypatch, order):
 
 
 def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch):
-    calm("paper")  # not among those killed
+    run_without_faults("paper")  # not among those killed
     cluster = Cluster(tmp_path)
     with all_killed_every(monkeypatch, cluster, 45):
         ends_well(cluster)
@@ -306,7 +308,9 @@ def test_a_rehearsal_is_the_same_run_and_cancels_all_subscriptions(monkeypatch, 
     monkeypatch.setattr(asyncio.Runner, "close", lambda runner: (gc.collect(), close(runner)))
     found = rehearse(problems, team()[0].network, algorithm, ROUNDS)
     assert "destroyed" not in caplog.text  # orders that still stood when all rounds were made
-    assert all(same_bits(one, other) for one, other in zip(found, calm(), strict=True))
+    assert all(
+        same_bits(one, other) for one, other in zip(found, run_without_faults(), strict=True)
+    )
     with pytest.raises(ValueError, match="2 problems for a network of 3"):
         rehearse(problems[:2], team()[0].network, algorithm, ROUNDS)
 

@@ -122,7 +122,7 @@ def _round_programs(agent: Agent) -> list[str]:
             state: Any,
             t: Any,
             sample: Any,
-            stage_index: Any = stage_index,
+            stage_index: int = stage_index,
         ) -> Any:
             stage = algorithm.stages[stage_index]
             estimate, cost = stage.estimate(problem, state, t, sample)
@@ -134,7 +134,7 @@ def _round_programs(agent: Agent) -> list[str]:
             estimate: Any,
             message: Any,
             t: Any,
-            stage_index: Any = stage_index,
+            stage_index: int = stage_index,
         ) -> Any:
             return algorithm.stages[stage_index].update(state, estimate, message, message, t)
 
