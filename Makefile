@@ -10,19 +10,21 @@ export PYTHONDONTWRITEBYTECODE =
 
 # Bytecode is compiled at the first import, so only for modules that are used.
 INSTALL = -m pip install --quiet --disable-pip-version-check --no-compile
+# uv installs the same packages in a sixth of the time; without it pip does.
+UV = $(BIN)/python $(INSTALL) uv && VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --editable
 
 .PHONY: demo check test test-slow test-changed test-lowest test-torch coverage lint format docs bench clean
 
 # Only what the demo needs: a newcomer waits for no package of development.
 $(VENV)/installed-demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(INSTALL) --editable '.[plot]'
+	$(UV) '.[plot]' || $(BIN)/python $(INSTALL) --editable '.[plot]'
 	touch $@
 
 # All packages of development, those of the demo among them.
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(INSTALL) --editable '.[dev]'
+	$(UV) '.[dev]' || $(BIN)/python $(INSTALL) --editable '.[dev]'
 	touch $(VENV)/installed-demo $@
 
 demo: $(VENV)/installed-demo  ## four algorithms on embedded data: a table, demo.png and a report
