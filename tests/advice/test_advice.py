@@ -134,6 +134,7 @@ def ended(metric, where):
     return SimpleNamespace(x=where, y=where, history=history, rounds=10, resolved={})
 
 
+@pytest.mark.wide
 def test_from_the_command_line(tmp_path, monkeypatch):
     constants = lambda problem, network, *words, **named: theory.Constants(
         problem.agents, network.lam, L_g=2.0, heterogeneity=0.0, **COMMON

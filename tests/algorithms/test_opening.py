@@ -60,6 +60,7 @@ def test_it_lowers_the_upper_loss_and_quasi_newton_steps_end_at_the_minimizer(gi
     assert run.history["stationarity"][-1] < 1e-6 * run.history["stationarity"][0]
 
 
+@pytest.mark.wide
 def test_all_agents_have_the_same_x_in_every_round(given):
     for rounds in (1, 7, SHORT, SHORT + 4):
         x = np.asarray(diamond.simulate(given, ring(4), method(), rounds, every=rounds).last_x)

@@ -71,6 +71,7 @@ def test_sgd_is_the_own_step_of_every_rule(choice):
         np.testing.assert_allclose(getattr(state, name), getattr(own, name), rtol=1e-10)
 
 
+@pytest.mark.wide
 def test_a_tracked_x_has_the_same_limit_by_adam_and_gossip_has_another():
     problem = quad(noise=0.0)
     decaying = optax.adam(optax.cosine_decay_schedule(0.05, 1500))

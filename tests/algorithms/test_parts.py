@@ -295,7 +295,7 @@ def metric(q, x, y):
     return np.sum(q.gradient(mean) ** 2) + np.sum((x - mean) ** 2) + error
 
 
-@pytest.mark.wide(keep=["Stable-personal"])
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "method, lower_level",
     [

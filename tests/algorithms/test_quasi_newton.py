@@ -179,6 +179,7 @@ def test_several_devices_make_the_same_steps(level):
     np.testing.assert_array_equal(two.costs["hvps"], one.costs["hvps"])
 
 
+@pytest.mark.wide
 def test_a_finished_run_makes_no_more_rounds():
     given = quad(noise=0.0), ring(4), solve(batch=4)
     run = diamond.simulate(*given, 500, every=50)
@@ -199,6 +200,7 @@ def test_better_accuracy_takes_more_steps_and_ends_nearer():
             diamond.solve(given, ring(4), accuracy=wrong)
 
 
+@pytest.mark.wide
 def test_costs_without_a_lower_level_are_one_gradient_an_evaluation():
     """All agents have 12 rows; the probe of the second round takes a product."""
     given = quad(noise=0.0, lower_level="none")

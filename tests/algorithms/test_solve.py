@@ -242,6 +242,7 @@ def test_one_agent_needs_no_network():
         diamond.solve(quad())
 
 
+@pytest.mark.wide
 def test_wrong_arguments_are_those_of_solve_and_a_name_is_a_method(tmp_path):
     for wrong, meant in {"round": "rounds", "bacth": "batch", "devises": "devices"}.items():
         with pytest.raises(

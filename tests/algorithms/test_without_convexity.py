@@ -117,6 +117,7 @@ def test_on_a_convex_problem_nothing_warns():
         diamond.simulate(quad(), ring(4), diamond.soba(batch=2), 1, progress=False)
 
 
+@pytest.mark.wide
 def test_open_steps_are_adaptive_only_where_the_lower_level_is_not_solved_for():
     adaptive = diamond.f2sa_fused(batch=2).specialize(flat_valley())
     assert isinstance(adaptive.x.optimizer, DistanceOverGradients)

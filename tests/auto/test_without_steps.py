@@ -156,6 +156,7 @@ def shrinking(rounds, every):
     return run, [str(w.message) for w in messages]
 
 
+@pytest.mark.wide
 def test_a_run_that_diverges_may_go_back_and_shrink_its_steps(monkeypatch):
     skip_measures(monkeypatch)
     run, messages = shrinking(220, 50)
@@ -173,6 +174,7 @@ def test_a_run_that_diverges_may_go_back_and_shrink_its_steps(monkeypatch):
         diamond.simulate(quad(), ring(4), diamond.dsgd(0.1), 1, on_divergence="pray")
 
 
+@pytest.mark.wide
 def test_it_gives_up_in_the_end(monkeypatch):
     skip_measures(monkeypatch)
     hopeless = diamond.gt_sgd(0.2, 1e9, batch=4, hypergradient=ESTIMATORS["exact"])

@@ -295,6 +295,7 @@ def test_curves_without_tuning_are_dashed(opened):
     assert not opened.locator("#curves-chart").is_visible()
 
 
+@pytest.mark.wide
 def test_constants_say_how_hard_was_tried(opened):
     rows = {(row[0].split()[-1], row[1]): row[2:] for row in grid(opened, "constants")[1]}
     assert len(rows) == 9

@@ -145,6 +145,7 @@ def test_an_unknown_suite_is_refused_with_the_names_of_those_there_are():
         bench.load_suite("x")
 
 
+@pytest.mark.wide
 def test_one_agent_alone_is_tuned_too():
     problem = gallery.quadratic(agents=1, upper=2, lower=2, rows=6)
     with without_optimizations():

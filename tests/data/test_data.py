@@ -63,6 +63,7 @@ def test_import_is_light():
 # --- the real datasets ---
 
 
+@pytest.mark.wide
 def test_mnist_statistics():
     mnist = data.mnist(shared("mnist"))
     rows, labels = mnist.train
@@ -78,6 +79,7 @@ def test_mnist_statistics():
     assert mnist.shape == (28, 28) and len(mnist.classes) == 10
 
 
+@pytest.mark.wide
 def test_cifar10_statistics():
     pytest.importorskip("PIL")
     cifar10 = data.cifar10(shared("cifar10"))
@@ -107,6 +109,7 @@ def test_a9a_against_scikit_learn(file):
     assert labels.sum() == (7841, 3846)[file] and rows.sum() == (451_592, 225_731)[file]
 
 
+@pytest.mark.wide
 def test_ijcnn1_statistics():
     ijcnn1 = data.ijcnn1(shared("ijcnn1"))
     rows, labels = ijcnn1.train

@@ -69,15 +69,14 @@ def public_names():
     return names
 
 
-def docstrings(node, scope=frozenset()):
-    """(line, docstring, names around it) of the module, its classes and functions."""
+def docstrings(node, scope=()):
+    """(line, docstring, nodes around it) of the module, its classes and functions."""
     if isinstance(node, DEFINITIONS | ast.Module):
-        scope = scope | names_in(node) if not isinstance(node, ast.Module) else scope
-        around = names_in(node) if isinstance(node, ast.Module) else scope
+        scope = () if isinstance(node, ast.Module) else (*scope, node)
         if text := ast.get_docstring(node):
-            yield getattr(node, "lineno", 1), text, around
+            yield getattr(node, "lineno", 1), text, scope or (node,)
         if not isinstance(node, ast.ClassDef):  # a function sees its own names only
-            scope = frozenset()
+            scope = ()
     for child in ast.iter_child_nodes(node):
         yield from docstrings(child, scope)
 
@@ -87,8 +86,9 @@ def unknown_words():
     trees = {path: ast.parse(path.read_text("utf-8")) for path in files}
     known = {part for path in files for part in path.relative_to(PACKAGE).with_suffix("").parts}
     known |= public_names() | ALLOWED | {"diamond"}
-    known |= {n.name for t in trees.values() for n in ast.walk(t) if isinstance(n, DEFINITIONS)}
-    classes = [n for t in trees.values() for n in ast.walk(t) if isinstance(n, ast.ClassDef)]
+    definitions = [n for t in trees.values() for n in ast.walk(t) if isinstance(n, DEFINITIONS)]
+    known |= {node.name for node in definitions}
+    classes = [node for node in definitions if isinstance(node, ast.ClassDef)]
     fields = set().union(*map(names_of_file, classes))
     for path, tree in trees.items():
         of_file = names_of_file(tree)
@@ -97,13 +97,8 @@ def unknown_words():
                 first, *_, last = parts = word.split(".") * (1 + ("." not in word))
                 if len({*parts}) > 1 and (first in OTHER_PACKAGES or last in FILE_ENDINGS):
                     continue
-                if (
-                    missing := {*parts}
-                    - known
-                    - of_file
-                    - around
-                    - (fields if "." in word else set())
-                ):
+                missing = {*parts} - known - of_file - (fields if "." in word else set())
+                if missing and (missing := missing.difference(*map(names_in, around))):
                     yield f"{path.relative_to(PACKAGE)}:{line}: `{word}`: {missing}"
 
 

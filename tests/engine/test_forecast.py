@@ -37,6 +37,7 @@ def test_the_run_compiles_no_program_of_its_forecast_again(caplog):
     assert (compiled, again) == (PROGRAMS, [])
 
 
+@pytest.mark.wide
 def test_a_forecast_times_warm_rounds_and_states_one_rate(monkeypatch):
     """The first round is slow here, and every evaluation takes a tenth of a second."""
     run_rounds, evaluate, first = SingleDriver.run_rounds, SingleDriver.evaluate, []

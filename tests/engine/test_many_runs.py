@@ -86,6 +86,7 @@ def test_runs_of_a_seed_stand_in_one_row(monkeypatch):
     assert [table.tolist() for table in module._lane_tables([0, 1, 0, 1])] == [[[0, 2], [1, 3]]]
 
 
+@pytest.mark.wide
 def test_several_algorithms_go_together_each_as_its_own_program(problem, lanes):
     """Two of DIAMOND, two of D-SGD, interleaved: the order given is the order returned."""
     pair = (diamond.diamond(0.1, 0.3, 0.5, 0.5, 3, CHAIN), diamond.dsgd(0.1, 0.3, 3, CHAIN))

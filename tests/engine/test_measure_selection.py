@@ -66,7 +66,7 @@ def test_norms_of_directions_are_those_of_the_state():
     assert learned.history["x_direction"][-1] == pytest.approx(np.sqrt(squares.mean()))
 
 
-@pytest.mark.wide(keep=["common-measure2"])
+@pytest.mark.wide
 @pytest.mark.parametrize("measure", ["loss", "cheap", ["consensus", "upper_loss"]])
 @pytest.mark.parametrize("level", ["personal", "common", "none"])
 def test_lanes_and_devices_measure_the_same(measure, level):

@@ -73,6 +73,7 @@ def test_the_mean_is_that_of_one_agent_with_all_rows():
     assert np.ptp(run.last_x, axis=0).max() == 0
 
 
+@pytest.mark.wide
 def test_lost_messages_leave_the_mean_exact():
     problem, ring = quad(agents=5), diamond.network.ring(5)
     exact, lossy = (

@@ -150,6 +150,7 @@ def test_divergence_keeps_the_last_good_state(diverged):
     assert run.history["round"][-1] <= error.round and run.history["round"][-1] % 50 == 0
 
 
+@pytest.mark.wide
 def test_a_second_run_does_not_trace_the_losses_again(diverged):
     problem, _, _ = diverged
     before = len(TRACED)

@@ -50,6 +50,7 @@ def test_each_run_is_that_of_simulate(found):
     assert metrics == alone.history["metric"].tolist()
 
 
+@pytest.mark.wide
 def test_what_diverges_stops_nothing(found):
     made, _ = found
     assert set(made.diverged) == {("wild", 0), ("wild", 1)}

@@ -332,6 +332,7 @@ def test_the_same_file_and_seed_are_the_same_numbers(tmp_path):
     assert open_run(tmp_path / "a").digest() == first
 
 
+@pytest.mark.wide
 def test_a_comparison_is_a_folder_of_runs_and_is_gone_on_with(tmp_path):
     experiment = tiny(seed=[0, 1], rounds=6)
     with without_optimizations():

@@ -88,6 +88,7 @@ def test_no_joint_policy_is_better_than_the_planned_one(seed, monkeypatch):
     np.testing.assert_allclose(game.initial_law @ planned, best, rtol=1e-12)
 
 
+@pytest.mark.wide
 def test_agents_learn_the_best_policy_together_and_not_alone(float32):
     game = small()
     exact = diamond.hypergradient.conjugate_gradient(4)

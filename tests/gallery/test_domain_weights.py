@@ -88,9 +88,9 @@ def test_a_run_without_numbers_tells_clean_sources_from_noise(monkeypatch):
     skip_loss_checks(monkeypatch)
     problem = domain_weights(agents=2, rows=128, **TINY)
     assert problem.lower_size < 20_000 and not problem.has_lower_solution
-    run = diamond.solve(problem, ring(2), rounds=120, batch=16, every=60, progress=False)
+    run = diamond.solve(problem, ring(2), rounds=80, batch=16, every=40, progress=False)
     assert problem.auc(run.last_x) == run.history["auc"][-1] == 1.0
-    assert run.history["clean_weight"][-1] > 0.7
+    assert run.history["clean_weight"][-1] > 0.6
     np.testing.assert_allclose(
         problem.weights(run.last_x)[problem.clean].sum(), run.history["clean_weight"][-1], atol=0.01
     )

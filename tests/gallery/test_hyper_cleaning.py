@@ -78,6 +78,7 @@ def test_f1_is_that_of_precision_and_recall():
     assert f1(np.ones(6), wrong) == 0 and f1(np.ones(6), ~wrong & wrong) == 0
 
 
+@pytest.mark.wide
 def test_the_wrong_rows_of_the_digits_are_found_together(float32):
     made = hyper_cleaning(*partition_rows("digits", agents=5)[:3], corrupted=0.5)
     algorithm = diamond.diamond_common(10.0, 0.3, 0.3, 0.2, 0.2, batch=32)

@@ -21,6 +21,7 @@ def game():
         return navigation(agents=AGENTS, evaluation=60)
 
 
+@pytest.mark.wide
 def test_the_hypergradient_is_the_gradient_of_each_agents_return():
     made = game()
     best, plan = made.optimal_policy()

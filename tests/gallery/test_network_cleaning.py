@@ -77,7 +77,7 @@ def test_a_run_without_numbers_finds_wrong_labels(monkeypatch):
     parts = [[stripes(count, random) for _ in range(2)] for count in (48, 32, 64)]
     problem = network_cleaning(*parts, classes=2, corrupted=0.3, channels=(8,))
     assert problem.wrong.sum() == round(0.3 * 96) and not problem.has_lower_solution
-    run = diamond.solve(problem, ring(2), rounds=150, batch=16, every=150, progress=False)
+    run = diamond.solve(problem, ring(2), rounds=80, batch=16, every=80, progress=False)
     assert problem.auc(run.x) > 0.95
     np.testing.assert_allclose(problem.auc(run.last_x), run.history["auc"][-1], atol=0.01)
     assert run.history["accuracy"][-1] > 0.9

@@ -38,6 +38,7 @@ def test_the_lower_level_of_numbers_is_a_ridge_regression_on_the_features():
     )
 
 
+@pytest.mark.wide
 def test_dense_layers_are_a_case(monkeypatch):
     skip_loss_checks(monkeypatch)
     random = np.random.default_rng(1)

@@ -77,6 +77,7 @@ def make(feature):
     return diamond.Problem(loss, penalized, start, *rows, metrics={"error": loss})
 
 
+@pytest.mark.wide
 def test_a_run_whose_losses_close_over_a_matrix_holds_it_as_an_argument_on_every_device():
     algorithm = diamond.soba(alpha=0.1, beta=0.1, batch=4)
     simulate = lambda problem, devices=None: diamond.simulate(

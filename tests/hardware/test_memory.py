@@ -88,6 +88,7 @@ def close(one, other):
         np.testing.assert_allclose(one.history[name], other.history[name], 1e-9)
 
 
+@pytest.mark.wide
 def test_a_run_that_does_not_fit_is_made_in_groups_of_agents_the_same_to_rounding(
     problem, unlimited_run
 ):
@@ -109,6 +110,7 @@ def test_groups_need_less_and_what_is_needed_is_within_the_limit(problem, unlimi
     assert needed // 8 < fitted <= needed // 2
 
 
+@pytest.mark.wide
 def test_what_still_does_not_fit_is_refused_before_the_first_round(problem, unlimited_run):
     seen = []
     with without_optimizations(), pytest.raises(TooLarge) as refused:

@@ -34,6 +34,7 @@ def test_a_mean_is_a_message_up_and_down_every_edge_of_the_tree():
     assert len(used) == 3 and {run.traffic[edge] for edge in used} == {2 * 5 * SIZE}
 
 
+@pytest.mark.wide
 def test_gossip_and_means_are_added():
     """Two exchanges of x with all neighbours, and one mean."""
     run = run_of(path(4), "around")

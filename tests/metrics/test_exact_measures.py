@@ -147,6 +147,7 @@ def test_the_gradient_is_that_of_the_solved_problem(curved):
     assert run.history["stationarity"][-1] == pytest.approx(expected, rel=1e-7)
 
 
+@pytest.mark.wide
 def test_metrics_are_measured_on_test_rows(curved):
     problem, run = curved
     y = np.asarray(run.last_y["w"])

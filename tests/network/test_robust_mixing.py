@@ -90,6 +90,7 @@ def test_the_change_follows_the_formula_also_with_unequal_neighbours(rule):
             np.testing.assert_allclose(found.average["alpha"], wanted, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.wide
 def test_messages_that_are_alike_are_mixed_with_the_same_bits():
     x = 1 + 0.1 * np.random.default_rng(0).uniform(size=(8, 300)).astype(np.float32)
     plain = diamond.network.complete(8)

@@ -148,6 +148,7 @@ def test_a_prox_is_the_minimizer_that_it_stands_for(name):
         assert np.sum(best) == pytest.approx(1.5) and np.min(best) >= 0
 
 
+@pytest.mark.wide
 def test_prometheus_reaches_the_regularized_solution_and_its_measure_vanishes_there():
     q = quad(noise=0.0, rows=4)
     rows = {part: [q.rows[part][i] for i in range(4)] for part in ("train", "valid")}

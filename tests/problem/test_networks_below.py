@@ -61,7 +61,7 @@ def test_runs_measure_without_solving_where_the_lower_level_is_not_convex():
     assert run.config["measure"] == "cheap"
 
 
-@pytest.mark.wide(keep=["5", "True"])
+@pytest.mark.wide(keep=["5"])
 @pytest.mark.parametrize("remat", [True, 2, 5, 12, 100])
 def test_rematerialized_losses_are_the_same_losses(remat):
     plain, wrapped = network_problem(), network_problem(remat=remat)

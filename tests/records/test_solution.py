@@ -316,6 +316,7 @@ def ring_of_one():
     return diamond.network.complete(1)
 
 
+@pytest.mark.wide
 def test_a_run_draws_itself(folder):
     pytest.importorskip("matplotlib")
     path = simulate(rounds=3).plot(folder / "run.png")

@@ -67,7 +67,7 @@ def test_a_stopped_run_whose_bound_was_measured_is_refused(folder, float32):
     assert diamond.load(folder / "stopped").rounds > 0  # its rounds can still be read
 
 
-@pytest.mark.quick
+@pytest.mark.wide
 def test_a_stopped_run_of_solve_with_learned_steps_is_refused(folder):
     """Today `solve` takes quasi-Newton steps on this problem, from a state of its own."""
     refusal = command("resume", folder / "solve", "--changed-data", "--quiet", code=2)

@@ -86,6 +86,7 @@ def build_page(folder, tmp_path):
     return text, Page(text)
 
 
+@pytest.mark.wide
 def test_it_is_one_small_file_that_asks_for_nothing(compared, tmp_path):
     text, page = build_page(compared, tmp_path)
     assert len(text.encode()) < 2_000_000

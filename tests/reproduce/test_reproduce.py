@@ -168,6 +168,7 @@ def test_an_interrupted_experiment_goes_on(tmp_path, called):
     assert called == [0, 1, 0] and len(list(tmp_path.glob("*.json"))) == 3
 
 
+@pytest.mark.wide
 def test_a_torn_file_does_no_harm(tmp_path, called, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
@@ -368,6 +369,7 @@ def test_an_experiment_writes_pictures_numbers_and_tables(tmp_path, monkeypatch,
     assert len(called) == 4 and again == numbers
 
 
+@pytest.mark.wide
 def test_the_published_constants_diverge_and_the_table_says_so(tmp_path, monkeypatch):
     scale = ExperimentScale("tiny", rounds=400, every=200, seeds=1, rows=None)
     numbers, text, output = reproduce("published", scale, tmp_path, monkeypatch)

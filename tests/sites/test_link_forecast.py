@@ -25,7 +25,7 @@ def team():
     return found
 
 
-@pytest.mark.wide(keep=["rate"])
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", ["latency", "rate", pytest.param("loss", marks=pytest.mark.slow)])
 def test_sites_take_the_predicted_network_seconds(tmp_path, team, kind, monkeypatch):
     skip_measures(monkeypatch)

@@ -301,6 +301,7 @@ def test_a_message_is_kept_as_long_as_a_neighbour_may_request_it():
         again.get(3)
 
 
+@pytest.mark.wide
 def test_a_rehearsal_is_the_same_run_and_cancels_all_subscriptions(monkeypatch, caplog):
     problems = [agent.problem for agent in team()]
     algorithm = build_algorithm("gt_sgd", order="paper")

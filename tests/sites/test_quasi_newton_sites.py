@@ -149,7 +149,7 @@ def test_killed_at_any_instant_it_ends_in_the_same_bits(level, victim, tmp_path,
     assert "finish_exchange" not in seen  # a site that has ended knows it
 
 
-@pytest.mark.wide(keep=["none"])
+@pytest.mark.wide
 @pytest.mark.parametrize("level", LEVELS)
 def test_columns_and_costs_of_sites_are_those_of_the_simulation(level, tmp_path, monkeypatch):
     skip_measures(monkeypatch)
@@ -193,6 +193,7 @@ def test_columns_and_costs_of_sites_are_those_of_the_simulation(level, tmp_path,
     assert status["message"] == ends[0].end_reason
 
 
+@pytest.mark.wide
 def test_a_warm_restart_starts_at_one_point(tmp_path):
     everyone, start = team("common", "path"), entrywise("common").start(0)
     for i in range(4):  # sites that have stopped in different rounds; the last has lost its point

@@ -144,6 +144,7 @@ def test_all_killed_at_once_again_and_again(tmp_path, monkeypatch, hasty):
     assert cluster.deaths >= 3
 
 
+@pytest.mark.wide
 def test_the_folder_of_a_site_has_only_rounds_that_were_not_rolled_back(tmp_path, hasty):
     async def everyone():
         wire, runs = InProcessNetwork(), []

@@ -77,6 +77,7 @@ def test_histories_are_finite_and_the_objective_falls(compared):
         assert run.last_evaluation["upper_loss"] < 0.95 * run.lines[0]["upper_loss"]
 
 
+@pytest.mark.wide
 def test_only_tracking_sends_twice_as_much(compared):
     network = demo_experiment.make_network()
     numbers = 64 * 20 + 20 + 20 * 20 + 20  # of x
@@ -92,6 +93,7 @@ def test_every_row_of_the_digits_is_with_one_agent(monkeypatch):
     assert all(len(np.unique(rows["b"])) <= 5 for rows in problem.rows["train"])
 
 
+@pytest.mark.wide
 def test_diamond_is_best_on_both_counts(compared):
     """Each method at its best of one grid: DIAMOND's loss no worse, its metric the smallest."""
     loss = {name: course(run, "upper_loss")[-2:].mean() for name, run in compared.items()}

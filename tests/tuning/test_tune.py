@@ -176,6 +176,7 @@ def test_without_lists_27_settings_lie_around_the_algorithms_own_steps(name, mom
     assert len(settings) == 27 and all(table["label"] == "mine" for table, _ in settings)
 
 
+@pytest.mark.wide
 def test_steps_that_choose_themselves_are_the_middle_of_the_grid():
     problem = quadratic(agents=3, upper=2, lower=2, rows=6)
     chain = {"name": "neumann", "terms": 3, "lipschitz": 2.0}
