@@ -13,7 +13,7 @@ INSTALL = -m pip install --quiet --disable-pip-version-check --no-compile
 # uv installs the same packages in a sixth of the time; without it pip does.
 UV = $(BIN)/python $(INSTALL) uv && VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --editable
 
-.PHONY: demo check test test-slow test-changed test-lowest test-torch coverage lint format docs bench clean
+.PHONY: demo check test pytest test-slow test-changed test-lowest test-torch coverage lint format docs bench clean
 
 # Only what the demo needs: a newcomer waits for no package of development.
 $(VENV)/installed-demo: pyproject.toml
@@ -33,7 +33,10 @@ demo: $(VENV)/installed-demo  ## four algorithms on embedded data: a table, demo
 check: lint  ## a minute: lint, types, and the fastest tests of every folder
 	$(BIN)/python -m pytest -m quick -n 2 --dist loadfile $(QUICK_FILES)
 
-test: lint  ## all but wide and slow tests; says at its end what was skipped, and why
+test: $(VENV)/installed  ## lint, and all but wide and slow tests; says at its end what was skipped, and why
+	$(MAKE) --jobs 2 lint pytest
+
+pytest: $(VENV)/installed
 	$(BIN)/python -m pytest -m 'not slow and not wide' -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/installed  ## studies that take minutes, and all combinations of methods, networks and runtimes

@@ -152,8 +152,17 @@ def test_from_the_command_line(tmp_path, monkeypatch):
     assert answer["prefer"] == "gt_sgd" and answer["constants"]["agents"] == 3
     assert {*answer["omitted"]} == {*methods_for("personal")} - {"gt_sgd"}
     assert {*answer["omitted"].values()} == {"not named by --algorithm"}
-    wrong = CliRunner().invoke(app, ["advise", str(file), "--algorithm", "adam"])
-    assert wrong.exit_code == 2
+
+
+def test_a_method_that_does_not_exist_is_refused(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'rounds = 5\nproblem = {kind = "quadratic", agents = 3}\nnetwork = "ring:3"\n'
+        'algorithm = "gt_sgd"\n'
+    )
+    wrong = CliRunner().invoke(app, ["advise", str(file), "--algorithm", "gtsgd"])
+    output = " ".join(wrong.output.replace("│", " ").split())
+    assert wrong.exit_code == 2 and "no 'gtsgd'; did you mean 'gt_sgd'" in output
 
 
 def test_the_method_of_the_file_is_a_row_and_the_others_are_omitted_for_a_reason(
