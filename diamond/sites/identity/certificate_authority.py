@@ -11,12 +11,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ...core.exclusions import check_combination
@@ -39,6 +34,7 @@ from .roster import (
     certificate_name,
     fingerprint,
     load_roster,
+    load_signing_key,
 )
 
 AUTHORITY_KEY = "ca.key"
@@ -96,8 +92,7 @@ def write_bundles(
     days: int = SITE_DAYS,
 ) -> dict[str, Path]:
     """Write a bundle for each member whose key is given; all get this roster."""
-    authority = load_pem_private_key((folder / AUTHORITY_KEY).read_bytes(), None)
-    assert isinstance(authority, ec.EllipticCurvePrivateKey)
+    authority = load_signing_key((folder / AUTHORITY_KEY).read_bytes())
     content = roster.encode()
     signature = authority.sign(content, SIGNATURE_ALGORITHM)
     bundles = {}
@@ -135,11 +130,7 @@ def renew_keys(
     that have it refuse the old keys `overlap` seconds from now. Sites that do not have it yet
     accept the new certificates, which carry the name of the site and the version.
     """
-    if not (folder / AUTHORITY_KEY).exists():
-        raise FileNotFoundError(
-            f"{folder} has no {AUTHORITY_KEY}: keys are renewed in the folder that `net init` made"
-        )
-    old = load_roster(folder)
+    old = _load_own_roster(folder, "keys are renewed")
     names = [member.name for member in old.members]
     if site is not None and site not in names:
         raise FileNotFoundError(
@@ -227,11 +218,7 @@ def change_members(
         rewinds: whether sites return to their checkpoint of `from_round`, which has passed, since
             a site that is not listed has gone for good, and the others wait for it.
     """
-    if not (folder / AUTHORITY_KEY).exists():
-        raise FileNotFoundError(
-            f"{folder} has no {AUTHORITY_KEY}: members change in the folder that `net init` made"
-        )
-    old, relays = load_roster(folder), relays or {}
+    old, relays = _load_own_roster(folder, "members change"), relays or {}
     epochs = old.all_epochs
     _check_terms(old, epochs[-1], from_round)
     every = int(old.terms.get("every", 1))
@@ -280,6 +267,15 @@ def change_members(
         epochs=(*epochs, RosterEpoch(from_round, version, members, dict(table), rewinds)),
     )
     return write_bundles(folder, roster, keys)
+
+
+def _load_own_roster(folder: Path, change: str) -> Roster:
+    """Load the roster of the federation that `folder` is the authority of."""
+    if not (folder / AUTHORITY_KEY).exists():
+        raise FileNotFoundError(
+            f"{folder} has no {AUTHORITY_KEY}: {change} in the folder that `net init` made"
+        )
+    return load_roster(folder)
 
 
 def _check_terms(old: Roster, last: RosterEpoch, from_round: int) -> None:

@@ -13,6 +13,7 @@ import stat
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, get_origin
@@ -22,18 +23,17 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
 
 from ...core.parsing import refuse_unreadable
 from ...records import checkpoint
 
-CA, CERTIFICATE, KEY, ROSTER, SIGNATURE = (
-    "ca.pem",
-    "agent.pem",
-    "agent.key",
-    "roster.json",
-    "roster.sig",
-)
+CA, CERTIFICATE, KEY = "ca.pem", "agent.pem", "agent.key"
+ROSTER, SIGNATURE = "roster.json", "roster.sig"
 ACCEPTED = "roster.accepted"  # newest roster that the site has accepted, with its signature
 SIGNATURE_ALGORITHM = ec.ECDSA(hashes.SHA256())
 
@@ -131,14 +131,36 @@ class Bundle:
     me: Member
 
     @property
+    def x509_certificate(self) -> x509.Certificate:
+        """Return the certificate, decoded."""
+        return x509.load_pem_x509_certificate(self.certificate)
+
+    @property
+    def encoded_certificate(self) -> bytes:
+        """Return the certificate as other sites receive it."""
+        return self.x509_certificate.public_bytes(Encoding.DER)
+
+    @property
     def expires(self) -> datetime.datetime:
         """Return the expiry of the certificate."""
-        return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
+        return self.x509_certificate.not_valid_after_utc
+
+    def sign(self, content: bytes) -> bytes:
+        """Sign content by the key of this site."""
+        return load_signing_key(self.key).sign(content, SIGNATURE_ALGORITHM)
 
     @property
     def neighbours(self) -> list[Member]:
         """Return the members that this site contacts."""
         return [self.roster.members[j] for j in self.me.neighbours]
+
+
+@lru_cache(maxsize=8)  # a signed run needs it for every message
+def load_signing_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    """Decode the private key of a site or of the authority."""
+    key = load_pem_private_key(pem, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return key
 
 
 def fingerprint(key: CertificatePublicKeyTypes) -> str:

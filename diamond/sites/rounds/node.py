@@ -368,7 +368,6 @@ class Node:
         return describe_node(self)
 
     async def answer_request(self, sender: int, request: Frame) -> Frame | Publisher:
-        """See `Service.answer_request`."""
         return await self.service.answer_request(sender, request)
 
 

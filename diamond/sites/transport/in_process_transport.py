@@ -118,11 +118,9 @@ class InProcessTransport(NamedTuple):
     agent: int
 
     async def send_request(self, neighbour: int, request: Frame) -> Frame:
-        """See `Transport`."""
         return await self.network.send_request(self.agent, neighbour, request)
 
     def subscribe(self, neighbour: int, request: Frame, subscription: Subscription) -> None:
-        """See `Transport`."""
         self.network.subscribe(self.agent, neighbour, request, subscription)
 
 

@@ -181,7 +181,6 @@ class OverviewQuery(SiteMessage, kind="overview"):
     hops: int
 
     def check(self) -> None:
-        """See `SiteMessage`."""
         if len(self.query) != QUERY_BYTES or not 0 < self.seconds <= MAX_QUERY_SECONDS:
             raise FrameError("a query without its random number or its limits")
 
@@ -192,7 +191,6 @@ class OverviewAnswer(SiteMessage, kind="overview"):
     records: Any
 
     def check(self) -> None:
-        """See `SiteMessage`."""
         records = self.records
         if not isinstance(records, list) or not all(isinstance(each, bytes) for each in records):
             raise FrameError("an answer without statuses")
@@ -246,7 +244,6 @@ class RoundRequest(SiteMessage):
         return super().decode(header)
 
     def check(self) -> None:
-        """See `SiteMessage`."""
         if not 0 <= self.durable <= self.round < MAX_NUMBER or not (
             0 <= self.consensus_step < MAX_NUMBER
         ):

@@ -59,11 +59,9 @@ class PacketStream(asyncio.BufferedProtocol):
         self._writable.set()
 
     def connection_made(self, transport: Any) -> None:
-        """See `asyncio.BaseProtocol`."""
         self.transport = transport
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See `asyncio.BaseProtocol`."""
         self.cause = self.cause or error
         self._writable.set()  # wakes waiting writers
         if not self.closed.done():
@@ -72,23 +70,15 @@ class PacketStream(asyncio.BufferedProtocol):
             on_closed()
 
     def pause_writing(self) -> None:
-        """See `asyncio.BaseProtocol`."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """See `asyncio.BaseProtocol`."""
         self._writable.set()
 
-    def eof_received(self) -> bool:
-        """See `asyncio.BufferedProtocol`."""
-        return False
-
     def get_buffer(self, hint: int) -> memoryview:
-        """See `asyncio.BufferedProtocol`."""
         return self._scratch if self._body is None else self._body[self._filled :]
 
     def buffer_updated(self, count: int) -> None:
-        """See `asyncio.BufferedProtocol`."""
         if self._discarding:
             return
         if self._body is None:

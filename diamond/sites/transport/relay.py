@@ -92,7 +92,6 @@ class RelayEnd(asyncio.Protocol):
         self._is_blocked = self._is_resting = False
 
     def connection_made(self, transport: Any) -> None:
-        """See `asyncio.BaseProtocol`."""
         self.transport = transport
         transport.set_write_buffer_limits(high=MAX_BUFFERED)
 
@@ -129,19 +128,16 @@ class RelayEnd(asyncio.Protocol):
             self.transport.resume_reading()
 
     def pause_writing(self) -> None:
-        """See `asyncio.BaseProtocol`."""
         if self.other is not None:
             self.other._is_blocked = True
             self.other.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """See `asyncio.BaseProtocol`."""
         if self.other is not None:
             self.other._is_blocked = False
             self.other._read_again()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See `asyncio.BaseProtocol`."""
         self.hub.remove(self)
         if self.other is not None:
             self.other.transport.close()

@@ -25,9 +25,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgpack
-from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from ...core.parsing import refuse_unreadable
 from ..identity.certificate_check import find_holder, unknown_key, verify_certificate
@@ -56,12 +54,9 @@ class RelayRequest(NamedTuple):
 
 def encode_hello(bundle: Bundle, other: str, nonce: bytes) -> bytes:
     """Encode and sign the request of this site for a connection to `other`."""
-    key = load_pem_private_key(bundle.key, None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    certificate = x509.load_pem_x509_certificate(bundle.certificate)
     fields: list[Any] = [bundle.me.name, other, bundle.roster.version]
-    signature = key.sign(_signed_bytes(nonce, fields), SIGNATURE_ALGORITHM)
-    return msgpack.packb([*fields, certificate.public_bytes(Encoding.DER), signature])
+    signature = bundle.sign(_signed_bytes(nonce, fields))
+    return msgpack.packb([*fields, bundle.encoded_certificate, signature])
 
 
 def verify_hello(content: bytes, nonce: bytes, ca: bytes, roster: Roster) -> RelayRequest:

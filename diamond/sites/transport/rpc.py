@@ -68,11 +68,9 @@ class RpcClient:
         await asyncio.gather(*(connection.close() for connection in self._connections.values()))
 
     async def send_request(self, neighbour: int, request: Frame) -> Frame:
-        """See `diamond.sites.rounds.client.Transport`."""
         return await self._connections[neighbour].send_request(request)
 
     def subscribe(self, neighbour: int, request: Frame, subscription: Subscription) -> None:
-        """See `diamond.sites.rounds.client.Transport`."""
         self._connections[neighbour].subscribe(request, subscription)
 
     def route(self, neighbour: int) -> Route:

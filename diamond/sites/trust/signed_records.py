@@ -15,7 +15,7 @@ import msgpack
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from ...core.parsing import refuse_unreadable
 from ..identity.certificate_check import find_holder, read_claim, verify_certificate
@@ -111,32 +111,24 @@ class StatementSigner:
 
     def __init__(self, bundle: Callable[[], Bundle]):
         self.bundle = bundle
-        self._source: tuple[bytes, bytes] = b"", b""
         self._holders: tuple[Roster | None, dict[bytes, tuple[int, Identity]]] = None, {}
-        self._use(bundle())
-
-    def _use(self, bundle: Bundle) -> None:
-        key = load_pem_private_key(bundle.key, None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        certificate = x509.load_pem_x509_certificate(bundle.certificate)
-        self.certificate, self._key = certificate.public_bytes(Encoding.DER), key
-        self.version = read_identity(certificate).version
-        self._source = bundle.key, bundle.certificate
+        self._source: Bundle | None = None
+        self.refresh()
 
     def refresh(self) -> Bundle:
         """Use the newest key of this site, and return its credentials."""
         bundle = self.bundle()
-        if (bundle.key, bundle.certificate) != self._source:
-            self._use(bundle)
+        if bundle is not self._source:
+            self.certificate = bundle.encoded_certificate
+            self.version = read_identity(bundle.x509_certificate).version
+            self._source = bundle
         return bundle
 
     def sign(self, run: str, exchange: int, consensus_step: int, digest: bytes) -> Statement:
         """Sign the statement that this site's message has that digest."""
-        statement = Statement(
-            run, self.version, self.refresh().me.number, exchange, consensus_step, digest
-        )
-        signature = self._key.sign(statement.signed_bytes(), SIGNATURE_ALGORITHM)
-        return statement._replace(signature=signature)
+        bundle = self.refresh()
+        statement = Statement(run, self.version, bundle.me.number, exchange, consensus_step, digest)
+        return statement._replace(signature=bundle.sign(statement.signed_bytes()))
 
     @refuse_unreadable(Refused, "its certificate names no site")
     def identify(self, certificate: bytes) -> tuple[int, Identity]:
@@ -156,11 +148,7 @@ class StatementSigner:
 
 def sign_record(bundle: Bundle, context: bytes, content: bytes) -> bytes:
     """Sign content by the key of this site, for a purpose that both ends know."""
-    key = load_pem_private_key(bundle.key, None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    certificate = x509.load_pem_x509_certificate(bundle.certificate)
-    signature = key.sign(context + content, SIGNATURE_ALGORITHM)
-    return msgpack.packb([content, certificate.public_bytes(Encoding.DER), signature])
+    return msgpack.packb([content, bundle.encoded_certificate, bundle.sign(context + content)])
 
 
 def verify_record(
