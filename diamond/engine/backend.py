@@ -1,6 +1,6 @@
 """Interface of the backends that run the rounds of one run or of several."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from ..core.sampling import key
 from ..hardware.device_memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm, Method
 from ..problem import Objectives, Rows
-from ..schedules.deferred import Consensus
+from ..schedules.deferred import Consensus, SingleProcess
 from .round_program import Progress
 
 Start = tuple[Tree, Tree]  # x and y of one agent before round 0
@@ -27,18 +27,16 @@ class Backend(Protocol):
 
     objectives: Objectives
     rows: Rows  # rows that metrics are measured on
-    agents: int | None  # number of agents, which come before padding; None: no padding
     parallel_agents: int  # agents of a device that are measured in parallel
     budget: Budget
     rounds: MemoryBoundedProgram
     measurement_programs: dict[Any, MemoryBoundedProgram]  # compiled programs that measure
-    shared: NamedSharding | None  # sharding that replicates on every device
     donates: bool  # whether rounds overwrite the progress before them
-    groups: Any
-    consensus: Consensus
-
-    @property
-    def lanes(self) -> bool: ...  # whether arrays have an axis of runs
+    agents: int | None = None  # number of agents, which come before padding; None: no padding
+    shared: NamedSharding | None = None  # sharding that replicates on every device
+    groups: Any = None  # agents whose numbers are estimated together; None: all of them
+    consensus: Consensus = SingleProcess()
+    lanes: bool = False  # whether arrays have an axis of runs
 
     def combine(self, algorithms: Sequence[Algorithm]) -> Any:
         """Combine the algorithms of all runs into an argument of `run_rounds`."""
@@ -70,10 +68,9 @@ class Backend(Protocol):
         """Distribute arrays of all agents over the devices."""
 
 
-class SingleRunBackend(ABC):
+class SingleRunBackend(Backend):
     """Backend with one run; a subclass lays out its arrays and advances it."""
 
-    lanes = False
     is_laid_out = False  # whether `initial_run_progress` lays out its arrays on the devices
 
     def combine(self, algorithms: Sequence[Algorithm]) -> Algorithm:
@@ -121,11 +118,3 @@ class SingleRunBackend(ABC):
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
         """Run rounds up to `until`, or through the first that leaves x or y not finite."""
-
-    @abstractmethod
-    def scatter(self, tree: Tree) -> Tree:
-        """Distribute arrays of all agents over the devices."""
-
-    @abstractmethod
-    def gather(self, tree: Tree) -> Tree:
-        """Gather arrays of all agents into this process."""

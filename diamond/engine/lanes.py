@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
 
 from ..auto import rollback_limits
 from ..core import cost_counter, pytrees
@@ -25,8 +24,7 @@ from ..network.mixing.lossy_mixer import make_mixer
 from ..network.mixing.mixing_interface import Mixing
 from ..problem import Objectives, Problem
 from ..records.run import Run
-from ..schedules.deferred import Consensus, SingleProcess
-from .backend import Start
+from .backend import Backend, Start
 from .driver import Driver
 from .round_program import (
     REMEDY,
@@ -40,7 +38,7 @@ from .round_program import (
 _added = jax.jit(cost_counter.add)
 
 
-class LaneBackend:
+class LaneBackend(Backend):
     """Backend with parallel runs on one device.
 
     `shape` is (rows, runs per row). The runs of a row have one seed, so that they draw the same
@@ -49,10 +47,6 @@ class LaneBackend:
 
     lanes = True
     donates = False
-    agents: int | None = None
-    shared: NamedSharding | None = None
-    groups: Any = None
-    consensus: Consensus = SingleProcess()
 
     def __init__(
         self,

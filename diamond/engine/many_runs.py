@@ -7,6 +7,7 @@ which is as fast there.
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -82,17 +83,9 @@ def simulate_many(
             )
         with warnings.catch_warnings():  # trials may well have steps that are too small
             warnings.filterwarnings("ignore", "x stands still", RuntimeWarning)
-            run, diverged = _simulate_alone(
-                problem,
-                network,
-                algorithm,
-                rounds,
-                seed,
-                every,
-                sampling,
-                backend=known_backends[key],
-                measure=measure,
-            )
+            inputs = problem, network, algorithm, rounds, seed, every, sampling
+            options = {"backend": known_backends[key], "measure": measure}
+            run, diverged = _simulate_alone(*inputs, **options)
         return Outcome(run.history, diverged)
 
     with progress_display([NAME], rounds, progress) as display:
@@ -110,16 +103,11 @@ def simulate_many(
                 report_count(len(outcomes))
             return outcomes
         by_index: dict[int, Outcome] = {}
-        for table, lanes in _drive_lanes(
-            problem,
-            network,
-            runs,
-            rounds,
-            every=every,
-            sampling=sampling,
-            measure=measure,
-            memory=memory,
-        ):
+        measures = parse_measures(measure, problem)
+        make_lanes = partial(
+            LaneDriver, problem, network, sampling=sampling, measures=measures, memory=memory
+        )
+        for table, lanes in _drive_lanes(runs, rounds, every, make_lanes):
             by_index |= zip(table.ravel().tolist(), map(Outcome, lanes.histories(), lanes.failed))
             by_index |= {i: simulate_alone(*runs[i]) for i in table.ravel()[lanes.rerun].tolist()}
             report_count(len(by_index))
@@ -144,16 +132,11 @@ def simulate_seeds(
     warn_of_repeated_rows(problem, algorithm.batch)
     runs = [(algorithm, as_int("seed", seed)) for seed in seeds]
     runs_by_index: dict[int, Run | None] = {}
-    for table, lanes in _drive_lanes(
-        problem,
-        network,
-        runs,
-        rounds,
-        every=every,
-        sampling=sampling,
-        measure=measure,
-        stores_best=True,
-    ):
+    measures = parse_measures(measure, problem)
+    make_lanes = partial(
+        LaneDriver, problem, network, sampling=sampling, measures=measures, stores_best=True
+    )
+    for table, lanes in _drive_lanes(runs, rounds, every, make_lanes):
         lanes.warn_of_standstill()
         runs_by_index |= zip(table.ravel().tolist(), lanes.runs())
         for i in table.ravel()[lanes.rerun].tolist():
@@ -194,20 +177,15 @@ def _lane_tables(seeds: list[int]) -> list[np.ndarray]:
 
 
 def _drive_lanes(
-    problem: Problem,
-    network: Network,
     runs: Sequence[tuple[Algorithm, int]],
     rounds: int,
-    *,
     every: Every,
-    sampling: Sampling,
-    measure: Measure | None,
-    memory: int | None = None,
-    stores_best: bool = False,
+    make_lanes: Callable[..., LaneDriver],
 ) -> Iterator[tuple[np.ndarray, LaneDriver]]:
     """Make the tables of runs in turn; a table that does not fit the device is halved.
 
-    While one table runs, the next is compiled, if the device has room for both.
+    While one table runs, the next is compiled, if the device has room for both. `make_lanes` makes
+    the driver of the runs of a table, given its shape.
     """
     runs_of_structure: dict[Any, list[int]] = {}
     for i, (algorithm, _) in enumerate(runs):
@@ -217,22 +195,8 @@ def _drive_lanes(
         for indices in runs_of_structure.values()
         for table in _lane_tables([runs[i][1] for i in indices])
     ]
-    measures = parse_measures(measure, problem)
     compiled_ahead: dict[int, LaneDriver] = {}  # driver of the next table, by its first run
-
-    def make_driver(table: np.ndarray) -> LaneDriver:
-        table_runs = [runs[i] for i in table.ravel()]
-        return LaneDriver(
-            problem,
-            network,
-            table_runs,
-            table.shape,
-            sampling=sampling,
-            measures=measures,
-            memory=memory,
-            stores_best=stores_best,
-        )
-
+    make_driver = lambda table: make_lanes([runs[i] for i in table.ravel()], table.shape)
     while waiting:
         table = waiting.pop(0)
         try:

@@ -37,13 +37,11 @@ class MeasurementProgram:
         optimizes = measures.programs == {"loss"} or not problem.has_lower_solution
         single_run_program = programs.frequent_measurement if optimizes else programs.measurement
         program = programs.lane_measurement if backend.lanes else single_run_program
-        if (
-            key := (program, measures)
-        ) not in backend.measurement_programs:  # runs share the program
-            bounded_program = MemoryBoundedProgram(
+        key = program, measures  # runs share the program
+        if key not in backend.measurement_programs:
+            backend.measurement_programs[key] = MemoryBoundedProgram(
                 program, backend.parallel_agents, backend.budget, *MEASURING
             )
-            backend.measurement_programs[key] = bounded_program
         self.program: MemoryBoundedProgram = backend.measurement_programs[key]
 
     def start_compiling(self, progress: Progress) -> None:

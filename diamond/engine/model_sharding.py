@@ -138,31 +138,16 @@ class ShardedModel(SingleDevice):
         return progress
 
     def scatter_progress(self, progress: Progress) -> Progress:
-        """Lay out the progress of all agents for `run_until`."""
         copies = jax.tree.map(np.asarray, progress)
         placed: Progress = jax.tree.map(jax.device_put, copies, self.shardings(progress))
         return placed
 
     def scatter(self, tree: Tree) -> Tree:
-        """Distribute arrays of all agents over the devices."""
         return jax.tree.map(self._lay_out, tree)
 
-    def run_until(
-        self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
-    ) -> tuple[Progress, bool]:
-        """Run rounds up to `until`, or through the first that leaves x or y not finite."""
+    def program_options(self, progress: Progress) -> dict[str, Any]:
         shardings = tuple(jax.tree.leaves(self.shardings(progress)))
-        after, is_finite = self.rounds(
-            algorithm,
-            self.working,
-            self.mixing,
-            key,
-            progress,
-            np.int32(until),
-            sampling=self.sampling,
-            shardings=shardings,
-        )
-        return jax.block_until_ready(after), bool(is_finite)
+        return super().program_options(progress) | {"shardings": shardings}
 
     def shardings(self, progress: Progress) -> Progress:
         """Return the sharding of every array of the progress.

@@ -15,11 +15,13 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..core import pytrees
+from ..core.cost_counter import Cost
 from ..core.exclusions import check_combination
 from ..core.pytrees import Tree
 from ..core.sampling import Sampling
 from ..hardware.compiler import MULTI_DEVICE_ROUND_OPTIONS, compile_program
 from ..hardware.device_memory import Budget, MemoryBoundedProgram
+from ..hardware.processes import gather_messages
 from ..hardware.sharding import AgentSharding
 from ..interface.round_interface import Algorithm
 from ..network import Network
@@ -31,18 +33,55 @@ from ..network.mixing.sharded_mixer import (
     sharded_mixer,
 )
 from ..problem import Objectives, Problem, Rows
-from ..schedules.deferred import Consensus, SingleProcess
+from ..schedules.deferred import Consensus, MeasureFunction, Measurement, SingleProcess
 from .backend import SingleRunBackend
 from .precision import Precision, working_objectives
 from .round_program import REMEDY, WORK, Progress, initial_progress, run_round
-from .simulated_consensus import GatherConsensus
 
 Devices = int | Literal["cores", "all"] | Sequence[jax.Device]
 CUT, ALL = PartitionSpec(AXIS), PartitionSpec()
 
 
+class GatherConsensus:
+    """A `diamond.schedules.deferred.Consensus` between processes that measure their own agents."""
+
+    def __init__(self, agents_of_process: Sequence[np.ndarray]):
+        self.agents_of_process = agents_of_process
+
+    def local(self, name: str, measure: MeasureFunction) -> Measurement:
+        """Return the local values of all agents."""
+        values, cost = measure()
+        return self._gather_rows(values), self._gather_costs(cost)
+
+    def maximum(self, name: str, measure: MeasureFunction) -> Measurement:
+        """Return the maximum of each number over all agents."""
+        values, cost = measure()
+        local_maximum = np.max(values, axis=0)
+        maxima = [
+            np.frombuffer(message, local_maximum.dtype)
+            for message in gather_messages(local_maximum.tobytes())
+        ]
+        return np.max(maxima, axis=0), self._gather_costs(cost)
+
+    def _gather_rows(self, values: np.ndarray) -> np.ndarray:
+        """Gather the rows of all agents from the processes."""
+        shape = values.shape[1:]
+        gathered = np.empty((1 + max(map(np.max, self.agents_of_process)), *shape), values.dtype)
+        for agents, message in zip(self.agents_of_process, gather_messages(values.tobytes())):
+            gathered[agents] = np.frombuffer(message, values.dtype).reshape(-1, *shape)
+        return gathered
+
+    def _gather_costs(self, cost: Cost) -> Cost:
+        """Gather the costs of all agents from the processes."""
+        local_counts = [count for count in cost if np.ndim(count)]
+        gathered = iter(self._gather_rows(np.stack(local_counts, axis=1)).T if local_counts else ())
+        return Cost(*(next(gathered) if np.ndim(count) else count for count in cost))
+
+
 class MultiDevice(SingleRunBackend):
     """Backend with the agents sharded over devices."""
+
+    agents: int
 
     def __init__(
         self,
@@ -112,21 +151,17 @@ class MultiDevice(SingleRunBackend):
         )
 
     def initial_run_progress(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
-        """Return the progress of all agents before round 0."""
         return initial_progress(algorithm, x, y, self.agents)
 
     def scatter_progress(self, progress: Progress) -> Progress:
-        """Lay out the progress of all agents for `run_until`."""
         return Progress(self._to_devices(progress.t, ALL), *self.scatter(tuple(progress[1:])))
 
     def scatter(self, tree: Tree) -> Tree:
-        """Distribute arrays of all agents over the devices."""
         return jax.tree.map(
             lambda a: self._to_devices(np.asarray(a)[self.sharding.agent_at_place], CUT), tree
         )
 
     def gather(self, tree: Tree) -> Tree:
-        """Gather arrays of all agents into this process."""
         if self.donates and jax.process_count() == 1:  # without a copy on every device
             return jax.tree.map(lambda a: np.asarray(a)[: self.agents], tree)
         gathered = jax.jit(_without_padding, static_argnums=1, out_shardings=self.shared)(
@@ -137,38 +172,16 @@ class MultiDevice(SingleRunBackend):
     def run_until(
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
-        """Run rounds up to `until`, or through the first that leaves x or y not finite."""
+        inputs = algorithm, self.working, self.exchange, self.agent_numbers, key, progress
         options = {"sampling": self.sampling, "mesh": self.mesh}
-        after, failed_rounds = jax.block_until_ready(
-            self.rounds(
-                algorithm,
-                self.working,
-                self.exchange,
-                self.agent_numbers,
-                key,
-                progress,
-                until,
-                **options,
-            )
-        )
+        run = lambda until: jax.block_until_ready(self.rounds(*inputs, until, **options))
+        after, failed_rounds = run(until)
         first_failed = int(np.min(self.gather(failed_rounds)))
         if first_failed == until:
             return after, True
         if self.donates:  # the progress before is overwritten
             return after._replace(t=self._to_devices(np.int32(first_failed + 1), ALL)), False
-        after, _ = jax.block_until_ready(
-            self.rounds(
-                algorithm,
-                self.working,
-                self.exchange,
-                self.agent_numbers,
-                key,
-                progress,
-                first_failed + 1,
-                **options,
-            )
-        )
-        return after, False
+        return run(first_failed + 1)[0], False
 
     def _to_devices(self, array: Any, spec: PartitionSpec) -> jax.Array:
         host_array = jnp.asarray(array)

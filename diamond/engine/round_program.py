@@ -336,19 +336,7 @@ run_rounds = compile_program("sampling", "size")(run_rounds_until)
 # Overwrites the arrays of the progress before, for a large y.
 donating_run_rounds = compile_program("sampling", "size", donated=("progress",))(run_rounds_until)
 
-
-@compile_program("sampling", "size", donated=("progress",))
-def run_rounds_in_place(
-    algorithm: Algorithm,
-    problem: Objectives,
-    mixer: Mixing,
-    key: jax.Array,
-    progress: Progress,
-    until: jax.Array,
-    sampling: Sampling,
-    size: int | None = None,
-) -> tuple[Progress, jax.Array]:
-    """Run rounds as `donating_run_rounds`, one agent after another; `size` has no effect."""
-    return run_rounds_until(
-        algorithm, problem, mixer, key, progress, until, sampling, in_place=True
-    )
+# The same, one agent after another, whatever the size.
+run_rounds_in_place = compile_program("sampling", "size", donated=("progress",))(
+    partial(run_rounds_until, in_place=True)
+)

@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding
 
 from ..core import host_transfer
 from ..core.pytrees import Tree
@@ -16,7 +15,6 @@ from ..network import Network
 from ..network.mixing.lossy_mixer import make_mixer
 from ..network.mixing.member_mixer import MemberMixer
 from ..problem import Problem
-from ..schedules.deferred import Consensus, SingleProcess
 from .backend import SingleRunBackend
 from .precision import Precision, working_objectives
 from .round_program import (
@@ -36,6 +34,8 @@ IN_TURN = 1_000_000  # numbers in y from which agents of a CPU take turns: below
 
 class SingleDevice(SingleRunBackend):
     """Backend with all agents on one device."""
+
+    is_laid_out = True
 
     def __init__(
         self,
@@ -78,40 +78,26 @@ class SingleDevice(SingleRunBackend):
         in_turn = memory == "least" or (is_huge and jax.default_backend() == "cpu")
         return run_rounds_in_place if in_turn else donating_run_rounds
 
-    agents: int | None = None  # no padding
-    is_laid_out = True
-    shared: NamedSharding | None = None
-    groups: Any = None  # numbers are estimated for all agents at once
-    consensus: Consensus = SingleProcess()
-
     def initial_run_progress(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
-        """Return the progress of all agents before round 0."""
         progress = initial_progress_with_links(algorithm, self.objectives, self.mixing, x, y)
         return without_shared_buffers(progress, (x, y)) if self.donates else progress
 
     def scatter_progress(self, progress: Progress) -> Progress:
-        """Lay out the progress of all agents for `run_until`."""
         return host_transfer.copy_to_device(progress) if self.donates else progress
 
     def scatter(self, tree: Tree) -> Tree:
-        """Distribute arrays of all agents over the devices."""
         return tree
 
     def gather(self, tree: Tree) -> Tree:
-        """Gather arrays of all agents into this process."""
         return tree
 
     def run_until(
         self, algorithm: Algorithm, key: jax.Array, progress: Progress, until: int
     ) -> tuple[Progress, bool]:
-        """Run rounds up to `until`, or through the first that leaves x or y not finite."""
-        after, is_finite = self.rounds(
-            algorithm,
-            self.working,
-            self.mixing,
-            key,
-            progress,
-            np.int32(until),
-            sampling=self.sampling,
-        )
+        inputs = algorithm, self.working, self.mixing, key, progress, np.int32(until)
+        after, is_finite = self.rounds(*inputs, **self.program_options(progress))
         return jax.block_until_ready(after), bool(is_finite)
+
+    def program_options(self, progress: Progress) -> dict[str, Any]:
+        """Return the static arguments of the rounds."""
+        return {"sampling": self.sampling}

@@ -25,9 +25,8 @@ from ..records.run import Run
 from ..records.snapshot import Snapshot
 from .divergence_diagnosis import divergence_error, explain_cause
 from .driver import Driver
-from .host_rollback_policy import HostRollbackPolicy
 from .recorder import OnEvaluation
-from .rollback_policy import RollbackPolicy, largest_norm
+from .rollback_policy import HostRollbackPolicy, RollbackPolicy, largest_norm
 from .round_program import Progress, from_named_arrays, named_arrays
 
 

@@ -10,7 +10,7 @@ from diamond.algorithms.parts import directions
 from diamond.core.sampling import key
 from diamond.engine import single_device
 from diamond.engine.forecast import forecast
-from diamond.engine.host_rollback_policy import HostRollbackPolicy
+from diamond.engine.rollback_policy import HostRollbackPolicy
 from diamond.engine.round_program import donating_run_rounds, run_rounds_in_place
 from diamond.engine.single_device import SingleDevice
 from diamond.engine.single_driver import SingleDriver

@@ -15,8 +15,8 @@ import pytest
 from fast_compilation import skip_loss_checks
 
 import diamond
-from diamond.engine import simulated_consensus as _gather
-from diamond.engine.simulated_consensus import GatherConsensus
+from diamond.engine import multi_device as _gather
+from diamond.engine.multi_device import GatherConsensus
 from diamond.hardware.sharding import AgentSharding
 from diamond.hypergradient import neumann
 
