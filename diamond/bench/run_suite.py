@@ -45,9 +45,8 @@ def run_suite(
     No pair is begun after `seconds`; pairs that were not begun are left out.
     """
     names = [(case.name, method) for case, method in suite.pairs]
-    ordered = sorted(
-        names, key=lambda pair: suite.methods.index(pair[1])
-    )  # share compiled programs
+    # Pairs of one method share compiled programs.
+    ordered = sorted(names, key=lambda pair: suite.methods.index(pair[1]))
     jobs = [(suite.source, dict(suite.changes), *pair, folder) for pair in ordered]
     outcomes: dict[tuple[str, str], Pair] = {}
     for pair in _run_jobs(jobs, min(processes, len(jobs)), time.monotonic() + seconds):
@@ -91,9 +90,7 @@ def run_pair(source: str, changes: dict[str, Any], name: str, method: str, folde
 def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) -> Pair:
     problem, network = case.make()
     method_family = make_tunable(method, problem, network, case.batch, seed=FIRST_TUNING_SEED)
-    settings = (
-        suite.settings if method_family.base else 1
-    )  # a method without numbers has nothing to tune
+    settings = suite.settings if method_family.base else 1  # without numbers, nothing is tuned
     candidates = [method_family.with_factors(draw) for draw in draw_factors(settings)]
     backends: dict[Any, Any] = {}
     short, long = max(1, round(SHORT_TRIAL_SHARE * case.rounds)), case.rounds
@@ -127,7 +124,7 @@ def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) 
         lambda settings, seeds, rounds: run(settings, seeds, rounds, late_rounds(rounds)),
         range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + suite.tuning_seeds),
         [Rung(short, 1), Rung(long, suite.tuning_seeds, CONTINUED_SHARE)],
-        _late_loss,
+        lambda trial: float(np.mean(trial["history"]["upper_loss"][1:])),  # all but the start
     )
     winner = best_result(results)
     seeds, untuned_seeds = range(suite.seeds), range(suite.untuned_seeds)
@@ -152,11 +149,6 @@ def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) 
             _select_columns(trial, seed) for trial, seed in zip(untuned_runs, untuned_seeds)
         ],
     }
-
-
-def _late_loss(trial: Trial) -> float:
-    """Return the mean upper loss over the late evaluations of a trial."""
-    return float(np.mean(trial["history"]["upper_loss"][1:]))  # all but the start
 
 
 def _select_columns(trial: Trial, seed: int) -> dict[str, Any]:

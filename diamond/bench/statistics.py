@@ -154,7 +154,8 @@ def nemenyi_quantile(k: int) -> float:
 def list_failures(pairs: Sequence[Outcome], tau: float = TAU) -> list[dict[str, Any]]:
     """List failures by kind: divergence, ending above the start, target not reached.
 
-    `short` are the runs that missed the target without the other failures.
+    `short` are the runs that missed the target without the other failures, `left` is the median gap
+    of the runs that finished.
     """
     levels, failures = compute_targets(pairs, tau), []
     for pair in pairs:
@@ -163,6 +164,7 @@ def list_failures(pairs: Sequence[Outcome], tau: float = TAU) -> list[dict[str, 
             runs = pair[kind]
             ends = [run["history"]["upper_loss"][-1] for run in runs]
             diverged = [run["diverged"] is not None for run in runs]
+            last = [end for end, has_diverged in zip(ends, diverged) if not has_diverged]
             is_above = [
                 not end <= level["start"] and not has_diverged
                 for end, has_diverged in zip(ends, diverged)
@@ -183,18 +185,10 @@ def list_failures(pairs: Sequence[Outcome], tau: float = TAU) -> list[dict[str, 
                     "above_start": sum(is_above),
                     "missed": sum(has_missed),
                     "short": sum(is_short),
-                    "left": _final_gap(
-                        [end for end, has_diverged in zip(ends, diverged) if not has_diverged],
-                        level,
-                    ),
+                    "left": float(relative_gap(np.median(last), level)) if last else math.nan,
                 }
             )
     return failures
-
-
-def _final_gap(losses: Sequence[float], level: dict[str, float]) -> float:
-    """Return the final gap: the median of the runs that finished."""
-    return float(relative_gap(np.median(losses), level)) if losses else math.nan
 
 
 def relative_gap(loss: Any, level: dict[str, float]) -> Any:

@@ -13,10 +13,8 @@ from . import cases, unseen_cases
 from .cases import BenchmarkCase
 
 FIRST_TUNING_SEED = 100  # first seed of the trials; seeds of the runs start at 0
-SHORT_TRIAL_SHARE, CONTINUED_SHARE = (
-    1 / 4,
-    1 / 4,
-)  # share of rounds in a first trial; share of settings that continue
+SHORT_TRIAL_SHARE = 1 / 4  # share of rounds in a first trial
+CONTINUED_SHARE = 1 / 4  # share of settings that continue
 MAX_UNTUNED_SEEDS = 5  # maximum number of seeds without tuning
 SUITE_KEYS = ("methods", "settings", "seeds", "tuning_seeds", "cases")
 
@@ -58,10 +56,8 @@ PERSONAL = "diamond gt_sgd dsgd m_sgd interact svr_interact k_free lopa promethe
 PERSONAL += " exact_diffusion f2sa solve"
 COMMON = "diamond_common sparkle d_soba ma_dsbo dsbo gossip_dsbo mdbo vrdbo dsgda_gt fab adasdbo"
 COMMON += " sldbo solve"
-ONE_AGENT = (
-    "diamond aid amigo bsa f2sa itd k_free ma_soba mrbo rsvrb saba soba stable stocbio sustain"
-)
-ONE_AGENT += " ttsa vrbo solve"
+ONE_AGENT = "diamond aid amigo bsa f2sa itd k_free ma_soba mrbo rsvrb saba soba stable stocbio"
+ONE_AGENT += " sustain ttsa vrbo solve"
 LINKS = "diamond gt_sgd dsgd m_sgd k_free push_diging sgp solve"
 PAPER = "diamond gt_sgd dsgd m_sgd"
 SUITES: dict[str, Suite] = {
@@ -152,16 +148,9 @@ def suitable_methods(case: BenchmarkCase) -> list[str]:
 
     Methods that store g_yy as a matrix, or a table of all batches, are listed if these fit.
     """
-    names = catalogue.methods_for(case.level, case.kind)
-    return [
-        name
-        for name in names
-        if case.tables_fit or not _stores_tables(catalogue.describe_method(name))
-    ]
-
-
-def _stores_tables(row: catalogue.MethodRow) -> bool:
-    return row.directions == "matrices" or row.estimator == "saga"
+    rows = {n: catalogue.describe_method(n) for n in catalogue.methods_for(case.level, case.kind)}
+    stores_tables = lambda row: row.directions == "matrices" or row.estimator == "saga"
+    return [name for name, row in rows.items() if case.tables_fit or not stores_tables(row)]
 
 
 def load_suite(source: str, **changes: Any) -> Suite:

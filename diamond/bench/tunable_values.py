@@ -95,19 +95,11 @@ def make_tunable(
         fixed_arguments["order"] = "atc"
     learning_arguments = dict(fixed_arguments)
     numbers = learned_numbers(problem, network, make(**fixed_arguments), seed)
-    if (
-        "hypergradient" in parameters
-        and "lipschitz" in numbers
-        and _is_chain(parameters["hypergradient"])
-    ):
+    default = parameters["hypergradient"].default if "hypergradient" in parameters else None
+    if "lipschitz" in numbers and "lipschitz" in learned_names(default):  # of a chain
         fixed_arguments["hypergradient"] = neumann(lipschitz=numbers["lipschitz"])
     base = make_schedules(
         numbers, [name for name in SHAPES if name in parameters and "alpha" in numbers]
     )
     base |= {n: parameters[n].default for n in ("lam", "scale", "first") if n in parameters}
     return Tunable(make, fixed_arguments, base, learning_arguments)
-
-
-def _is_chain(parameter: inspect.Parameter) -> bool:
-    """Return whether the default of this parameter leaves the bound of a chain to be learned."""
-    return "lipschitz" in learned_names(parameter.default)

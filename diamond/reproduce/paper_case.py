@@ -1,6 +1,6 @@
-"""Setting of an experiment of the paper: data, agents, partition, network and scale."""
+"""Setting of an experiment of the paper: data, agents, partition, network and scale; its trials."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from ..hypergradient import neumann
 from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..problem import Problem
+from ..tuning.trial_cache import Trial, TrialRequest, cached_trials
 from . import paper_methods
 
 SPLIT_SHARES = (0.4, 0.4, 0.2)  # training, validation and test rows of each agent
@@ -110,3 +111,43 @@ def _load_rows(dataset: str, folder: Path | None) -> tuple[np.ndarray, np.ndarra
         features, labels = (np.concatenate(pair) for pair in arrays)
         return features, labels
     return dataset_rows.train
+
+
+def run_trials(
+    case: PaperCase,
+    scale: ExperimentScale,
+    method: str,
+    settings: Sequence[tuple[Constants, int]],
+    cache_folder: Path,
+    folder: Path | None,
+    on_trial: Callable[[int], None],
+    frozen: bool = False,
+) -> list[Trial]:
+    """Return the trials of `method` with each (constants, seed), cached or run and cached.
+
+    If `frozen` is true, x does not move.
+    """
+    description: dict[str, Any] = case.describe(scale) | {"method": method, "frozen": frozen}
+    requests = [
+        TrialRequest(
+            case.algorithm(method, constants, frozen),
+            seed,
+            description | {"constants": constants, "seed": seed},
+        )
+        for constants, seed in settings
+    ]
+    problem = lambda: case.problem(scale, folder)
+    trials = cached_trials(
+        problem,
+        case.network(),
+        requests,
+        scale.rounds,
+        every=scale.every,
+        folder=cache_folder,
+        on_trial=on_trial,
+    )
+    return [
+        {"case": description, "constants": list(constants), "seed": seed}
+        | {key: value for key, value in trial.items() if key != "about"}
+        for (constants, seed), trial in zip(settings, trials)
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..tuning.trial_cache import Trial, summarize_trial
-from . import paper_trials
+from . import paper_case
 from .paper_case import ExperimentScale, PaperCase
 from .paper_methods import METHODS
 from .paper_tuning import load_constants
@@ -54,7 +54,7 @@ def run_figure(
     def run_line(line: FigureLine) -> list[Trial]:
         constants = load_constants(line.case, kind, line.method)
         settings = [(constants, seed) for seed in range(scale.seeds)]
-        return paper_trials.run_trials(
+        return paper_case.run_trials(
             line.case, scale, line.method, settings, cache_folder, folder, on_trial, line.frozen
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..tuning import successive_halving
 from ..tuning.successive_halving import Rung, mean_loss, split_by_candidate
 from ..tuning.trial_cache import Trial, summarize_trial
-from . import paper_trials
+from . import paper_case
 from .paper_case import PUBLISHED_CONSTANTS, Constants, ExperimentScale, PaperCase
 from .paper_methods import METHODS, MOMENTUM
 
@@ -62,7 +62,7 @@ def tune_case(
             constants: Sequence[Constants], seeds: Sequence[int], rounds: int, method: str = method
         ) -> list[list[Trial]]:
             settings = list(itertools.product(constants, seeds))
-            trials = paper_trials.run_trials(
+            trials = paper_case.run_trials(
                 case, scale, method, settings, cache_folder, folder, on_trial
             )
             return split_by_candidate(trials, len(seeds))

@@ -14,7 +14,7 @@ from scipy import stats
 
 from diamond.bench import leaderboard_page as pages
 from diamond.bench import statistics
-from diamond.bench.leaderboard_payload import TAUS
+from diamond.bench.leaderboard_page import TAUS
 
 pytestmark = browser_pages.needs_browser
 

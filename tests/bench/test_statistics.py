@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from diamond.bench import leaderboard_payload, statistics, suite_results
+from diamond.bench import leaderboard_page, statistics, suite_results
 
 INF, NAN = math.inf, math.nan
 
@@ -175,7 +175,7 @@ def test_costs_are_those_counted_anywhere():
     assert (
         suite_results.counted_costs(results)
         == list(suite_results.COST_COLUMNS)
-        == list(leaderboard_payload.COST_TITLES)
+        == list(leaderboard_page.COST_TITLES)
     )
     results["pairs"] = [pair for pair in results["pairs"] if pair["case"] != "linked"]
     assert suite_results.counted_costs(results) == list(suite_results.COST_COLUMNS[:-1])

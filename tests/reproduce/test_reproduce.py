@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from diamond import cli
 from diamond.hardware import compilation_cache
-from diamond.reproduce import figure_drawing, paper_commands, paper_figures, paper_trials
+from diamond.reproduce import figure_drawing, paper_case, paper_commands, paper_figures
 from diamond.reproduce import paper_case as cases
 from diamond.reproduce import paper_tuning as tuning
 from diamond.reproduce.paper_case import ExperimentScale, PaperCase
@@ -66,7 +66,7 @@ def called(monkeypatch):
 
 
 def run(memory, settings=SETTINGS, on_trial=lambda n: None, **options):
-    return paper_trials.run_trials(
+    return paper_case.run_trials(
         CASE, SCALE, "D-SGD", settings, memory, None, on_trial, **options
     )
 
@@ -260,7 +260,7 @@ def made_up(case, scale, method, settings, memory, folder, on_trial, frozen=Fals
 
 
 def test_tuning_averages_the_seeds_and_stores_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(paper_trials, "run_trials", made_up)
+    monkeypatch.setattr(paper_case, "run_trials", made_up)
     store, output = tmp_path / "constants.json", io.StringIO()
     before = {"command": "diamond tune kept", "trials": [{"method": "DIAMOND"}]}
     store.write_text(json.dumps({"kept": before}))
@@ -393,7 +393,7 @@ def test_the_commands_print_one_document_of_json(tmp_path, monkeypatch):
     numbers = json.loads((tmp_path / "fig1" / "fig1-tuned.json").read_text())
     assert figure["table"] == numbers["table"] and "means over 2 seeds" in result.stderr
     assert all(Path(file).is_file() for file in figure["files"])
-    monkeypatch.setattr(paper_trials, "run_trials", made_up)
+    monkeypatch.setattr(paper_case, "run_trials", made_up)
     store = tmp_path / "constants.json"
     tuned = invoke("tune", CASE.name, "--scale", "quick", "--store", store, "--out", tmp_path)
     assert tuned.exit_code == 0, tuned.output
