@@ -66,9 +66,7 @@ def called(monkeypatch):
 
 
 def run(memory, settings=SETTINGS, on_trial=lambda n: None, **options):
-    return paper_case.run_trials(
-        CASE, SCALE, "D-SGD", settings, memory, None, on_trial, **options
-    )
+    return paper_case.run_trials(CASE, SCALE, "D-SGD", settings, memory, None, on_trial, **options)
 
 
 def without_time(trial):

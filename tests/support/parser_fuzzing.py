@@ -7,6 +7,7 @@ and signs it as a member could, or changes bytes. `PARSERS` has one function for
 import asyncio
 import copy
 import json
+from types import SimpleNamespace
 
 import msgpack
 import numpy as np
@@ -171,15 +172,10 @@ class Federation:
         self.groups = {1: [0, 2]}
         self.masks = self.mask_keys(0), self.mask_keys(2)
         self.loop = asyncio.new_event_loop()
-        self.service = Service(
-            0,
-            [1],
-            {"run": RUN},
-            9,
-            timeouts=Timeouts(round=0.002),
-            run_blocking=run_inline,
-            folder=None,
-        )
+        agent = SimpleNamespace(number=0, neighbours=[1])
+        options = {"digests": {"run": RUN}, "last_tick": 9, "timeouts": Timeouts(round=0.002)}
+        options |= {"run_blocking": run_inline, "folder": None, "names": {}}
+        self.service = Service(SimpleNamespace(agent=agent, **options))
         self.attached = self.valid_attachment()
 
     def endpoint(self, number):

@@ -153,10 +153,8 @@ class LinkClock:
         ):
             start_times, clocks = clocks, clocks + compute_seconds
             send_times = start_times if exchange.sends_before_compute else clocks
-            delay, request_delay = (
-                exchange.delay + message_wait,
-                exchange.request_delay + request_wait,
-            )
+            delay = exchange.delay + message_wait
+            request_delay = exchange.request_delay + request_wait
             if exchange.steps:
                 requested = start_times[exchange.receivers] + request_delay
                 times = self._run_mean(exchange, send_times, requested, delay, request_delay)
@@ -217,10 +215,8 @@ class LinkClock:
         ends = np.array(self.links.edges, int).reshape(-1, 2)[numbers]
         if not self.links.one_way:
             ends = np.concatenate([ends, ends[:, ::-1]])
-        ways, links = (
-            np.repeat(range(self.links.ways), len(numbers)),
-            np.tile(numbers, self.links.ways),
-        )
+        ways = np.repeat(range(self.links.ways), len(numbers))
+        links = np.tile(numbers, self.links.ways)
         return self._timed(ends, links, ways, count, sends_before_compute)
 
     def _timed(
@@ -264,20 +260,14 @@ class LinkClock:
         """Return the mean seconds of one exchange of `count` bytes that estimates numbers."""
         exchange = self._exchange(np.arange(len(self.links.edges)), count, False)
         timeout, loss = self.links.timeout[exchange.links], self.links.loss[exchange.links]
-        message_wait, request_delay = (
+        message_wait, request_wait = (
             timeout * mean_resends(loss, number) for number in exchange.packets
         )
-        delay = (
-            exchange.delay
-            + message_wait
-            + exchange.request_delay
-            + request_delay * self.links.pulled
-        )
-        return (
-            self._seconds_of_turns(exchange, delay)
-            if self.links.takes_turns
-            else float(delay.max(initial=0.0))
-        )
+        delay = exchange.delay + message_wait + exchange.request_delay
+        delay += request_wait * self.links.pulled
+        if self.links.takes_turns:
+            return self._seconds_of_turns(exchange, delay)
+        return float(delay.max(initial=0.0))
 
     def _slowdowns(self, t: int) -> Numbers:
         """Return s_i(t)."""

@@ -69,10 +69,8 @@ class ChannelCodec:
         """Decode the messages of `sources`, and update the states; `own_message` is the agent's."""
         messages, new_states = [], []
         for index, (number, received, state) in enumerate(zip(sources, encoded, states)):
-            message, new_state = (
-                self.decode(state, received, own_message, exchange_id, number),
-                list(state),
-            )
+            message = self.decode(state, received, own_message, exchange_id, number)
+            new_state = list(state)
             if self.compressor is not None and self.compressor.feedback == "difference":
                 new_state[0] = message
             elif self.compressor is not None and index == own_index:  # others do not know its error

@@ -38,22 +38,21 @@ restarted to answer.
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..identity.site_names import NO_NAMES, SiteNames, site_name
 from ..memory.edge_journal import EdgeJournal
 from ..memory.outbox import NEVER
 from ..transport import messages
 from ..transport.errors import Refused, Unreachable
 from ..transport.messages import DOWN, MAX_VOTE_BYTES, STUCK, UP, YES, RoundRequest, Vote
-from ..transport.timeouts import RETRY_PAUSES, Timeouts, WaitRecord, retry_until_answered
+from ..transport.timeouts import RETRY_PAUSES, retry_until_answered
 from ..transport.wire_format import Frame, FrameError, NotFinite
-from ..transport.worker_thread import BlockingRunner
+
+if TYPE_CHECKING:
+    from .node import Node
 
 T = TypeVar("T")
 MAX_DOWN_ROUNDS = 1000  # in one response
-# Of neighbour, kind and round.
-RequestFunction = Callable[[int, type[RoundRequest], int], Awaitable[Frame]]
 
 
 class NeighbourAbsent(Exception):
@@ -67,31 +66,16 @@ class NeighbourAbsent(Exception):
 
 
 class EdgeStates:
-    """All edges of agent `agent`; the journal has their state in each round.
+    """All edges of the agent of a node; the journal has their state in each round."""
 
-    `request` requests a neighbour's message or vote of a round; `decode` decodes a message or
-    raises `FrameError`; `greet` tries once to reach a neighbour.
-    """
-
-    def __init__(
-        self,
-        agent: int,
-        journal: EdgeJournal,
-        timeouts: Timeouts,
-        wait_records: dict[int, WaitRecord],
-        *,
-        request: RequestFunction,
-        decode: Callable[..., list[Any]],  # of (neighbour, round, message)
-        greet: Callable[[int], Awaitable[Any]],
-        run_blocking: BlockingRunner,
-        names: SiteNames = NO_NAMES,
-    ):
-        self.names = names
-        self.agent, self.journal, self.timeouts = agent, journal, timeouts
-        self.wait_records, self.run_blocking = wait_records, run_blocking
-        self.request, self.decode, self.greet = request, decode, greet
-        self.notify_waiting: Callable[[], None] = lambda: None  # about a new vote
-        self.log_event: Callable[[str, str], None] = lambda name, line: None
+    def __init__(self, node: "Node", journal: EdgeJournal):
+        self.agent, self.journal, self.timeouts = node.agent.number, journal, node.timeouts
+        self.wait_records, self.run_blocking = node.wait_records, node.run_blocking
+        client, service = node.client, node.service
+        self.request, self.decode = client.request_once, client.decode_message
+        self.greet = client.greet
+        self.site_name, self.log_event = service.site_name, service.audit.record_event
+        self.notify_waiting = service.notify_waiting  # about a new vote
         self.absent: dict[int, asyncio.Task[None]] = {}  # searches by neighbour
         self.stuck: set[int] = set()  # neighbours whose decision this agent needs
         self._received_round: dict[int, int] = {}  # neighbour to the round of its received message
@@ -100,9 +84,7 @@ class EdgeStates:
     async def greet_neighbour(self, j: int) -> None:
         """Greet j before the first round; j may be absent."""
         try:
-            await self._retry(
-                lambda: self.greet(j), f"greeting of {site_name(self.names, j)}", j, NEVER
-            )
+            await self._retry(lambda: self.greet(j), f"greeting of {self.site_name(j)}", j, NEVER)
         except NeighbourAbsent:
             pass  # the search continues
 
@@ -195,9 +177,7 @@ class EdgeStates:
             self._check_vote(j, t, Vote.read(answer))
             return None
 
-        return await self._retry(
-            attempt, f"message of round {t} of {site_name(self.names, j)}", j, t
-        )
+        return await self._retry(attempt, f"message of round {t} of {self.site_name(j)}", j, t)
 
     def _decode_or_skip(self, j: int, t: int, answer: Frame) -> list[Any]:
         """Decode a message of j; raises `NeighbourAbsent` if it is not finite."""
@@ -206,9 +186,7 @@ class EdgeStates:
         except NotFinite as cause:
             if self._is_bound(j, t):
                 raise
-            self.log_event(
-                site_name(self.names, j), f"its message of round {t} has {cause}: not used"
-            )
+            self.log_event(self.site_name(j), f"its message of round {t} has {cause}: not used")
             raise NeighbourAbsent(by_vote=False) from None
 
     async def _await_vote(self, j: int, t: int) -> None:
@@ -220,7 +198,7 @@ class EdgeStates:
             self._check_vote(j, t, answer)
             return True if answer.vote == good else None
 
-        await self._retry(attempt, f"word of {site_name(self.names, j)} on round {t}", j, t)
+        await self._retry(attempt, f"word of {self.site_name(j)} on round {t}", j, t)
 
     def _check_vote(self, j: int, t: int, answer: Vote) -> None:
         if answer.vote == DOWN:
@@ -276,8 +254,8 @@ class EdgeStates:
                 if {current, vote} == {UP, DOWN} and not alone:
                     raise Refused(
                         f"round {t} is {current} here and {vote} at "
-                        f"{site_name(self.names, j)}: one of the two has "
-                        f"lost its journal; restore its newer checkpoint"
+                        f"{self.site_name(j)}: one of the two has lost its journal; restore its "
+                        f"newer checkpoint"
                     )
                 if current == "" or (current == YES and vote != YES and not alone):
                     await self.run_blocking(self.journal.write, j, t, vote, message, until)

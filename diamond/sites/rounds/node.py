@@ -101,16 +101,7 @@ class Node:
         self.run_digest = self.digests["run"]
         self.clock = RunClock(self.agent, self.rounds, self.missing == "continue")
         self.last_tick = self.clock.last_tick
-        self.service = Service(
-            self.agent.number,
-            self.agent.neighbours,
-            self.digests,
-            self.last_tick,
-            timeouts=self.timeouts,
-            run_blocking=self.run_blocking,
-            folder=self.folder,
-            names=self.names,
-        )
+        self.service = Service(self)
         self.sent = SentRecord(
             self.sent_path or (self.folder and self.folder / RECORD_FILE),
             self.run_digest,
@@ -161,19 +152,7 @@ class Node:
         has_deadline = self.deadline is not None
         journal = EdgeJournal(self.agent.neighbours, self.run_digest, folder, has_deadline)
         kind = DeadlineEdges if has_deadline else EdgeStates
-        edges = self.service.edges = kind(
-            self.agent.number,
-            journal,
-            self.timeouts,
-            self.wait_records,
-            request=self.client.request_once,
-            decode=self.client.decode_message,
-            greet=self.client.greet,
-            run_blocking=self.run_blocking,
-            names=self.names,
-        )
-        edges.notify_waiting = self.service.notify_waiting
-        edges.log_event = self.service.audit.record_event
+        edges = self.service.edges = kind(self, journal)
         self.service.outbox.is_unneeded = lambda j, t: journal.edge_vote(j, t) == DOWN
         return edges
 

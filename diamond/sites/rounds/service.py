@@ -1,13 +1,12 @@
 """Service of an agent: responses to its neighbours' requests."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..identity.handshake import describe_differences
-from ..identity.site_names import NO_NAMES, SiteNames, site_name
+from ..identity.site_names import site_name
 from ..memory import site_checkpoint
 from ..memory.outbox import MessageDiscarded, Outbox
 from ..transport import messages, wire_format
@@ -15,39 +14,28 @@ from ..transport.audit import Audit
 from ..transport.errors import Refused, RunFailed, RunMismatch
 from ..transport.messages import STUCK, RoundRequest, Vote
 from ..transport.subscription import Publisher
-from ..transport.timeouts import Timeouts, loop_time
+from ..transport.timeouts import loop_time
 from ..transport.wire_format import MAX_REQUEST_BYTES, Envelope, Frame, FrameError
-from ..transport.worker_thread import BlockingRunner
 from .edge_states import EdgeStates
 from .round_deadline import DeadlineEdges
 
 if TYPE_CHECKING:
     from ..trust.message_masks import MessageMasks
     from ..trust.signed_messages import SignedMessages
+    from .node import Node
 
 
 class Service:
-    """Service of agent `agent`: its messages, what it runs, and who has finished.
+    """Service of the agent of a node: its messages, what it runs, and who has finished.
 
     `digests` are those of what all agents have in common. `folder` records who has finished.
     """
 
-    def __init__(
-        self,
-        agent: int,
-        neighbours: Iterable[int],
-        digests: Mapping[str, str],
-        last_tick: int,
-        *,
-        timeouts: Timeouts,
-        run_blocking: BlockingRunner,
-        folder: Path | None,
-        names: SiteNames = NO_NAMES,
-    ):
-        self.agent, self.digests, self.last_tick = agent, digests, last_tick
-        self.timeouts, self.run_blocking, self.folder = timeouts, run_blocking, folder
-        self.names, self.audit = names, Audit()
-        self.outbox = Outbox(neighbours)
+    def __init__(self, node: "Node"):
+        self.agent, self.digests, self.last_tick = node.agent.number, node.digests, node.last_tick
+        self.timeouts, self.run_blocking = node.timeouts, node.run_blocking
+        self.folder, self.names, self.audit = node.folder, node.names, Audit()
+        self.outbox = Outbox(node.agent.neighbours)
         self.publishers: dict[int, Publisher] = {}  # subscriptions of neighbours
         self.mismatches: dict[int, str] = {}  # neighbours that run something else
         self.edges: EdgeStates | None = None  # if rounds continue without absent neighbours

@@ -29,11 +29,11 @@ class AdmissionQueue:
 
     max_total: int = field(default_factory=max_connections)
     max_per_address: int = MAX_PER_ADDRESS
-    pending: dict[int, tuple[str, Callable[[], None]]] = field(default_factory=dict)
+    pending: dict[int, tuple[str, Callable[[], object]]] = field(default_factory=dict)
     last_number: int = 0
     reserved: set[str] = field(default_factory=set)  # addresses of neighbours
 
-    def add(self, address: str, close: Callable[[], None]) -> int:
+    def add(self, address: str, close: Callable[[], object]) -> int:
         """Add a connection, which `close` closes; return its number for `remove`."""
         by_address: dict[str, list[int]] = {}
         for number, (other_address, _) in self.pending.items():

@@ -87,10 +87,8 @@ class InProcessNetwork:
                 return
             publisher = await node.answer_request(sender, request)
             assert isinstance(publisher, Publisher)
-            publisher.send, publisher.refuse = (
-                partial(_enqueue, queue, subscription),
-                queue.put_nowait,
-            )
+            publisher.send = partial(_enqueue, queue, subscription)
+            publisher.refuse = queue.put_nowait
             publisher.on_opened()
             while not subscription.ended and self.nodes.get(receiver) is node:
                 content = await queue.get()

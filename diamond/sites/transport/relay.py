@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +116,10 @@ class RelayEnd(asyncio.Protocol):
         if self._credit < 0 and not self._is_resting:
             self._is_resting = True
             self.transport.pause_reading()
-            asyncio.get_running_loop().call_later(-self._credit / rate, self._end_rest)
+            asyncio.get_running_loop().call_later(-self._credit / rate, self._read_again, True)
 
-    def _end_rest(self) -> None:
-        self._is_resting = False
-        self._read_again()
-
-    def _read_again(self) -> None:
+    def _read_again(self, has_rested: bool = False) -> None:
+        self._is_resting = self._is_resting and not has_rested
         if not (self._is_resting or self._is_blocked or self.transport.is_closing()):
             self.transport.resume_reading()
 
@@ -292,7 +288,7 @@ class RelayServer:
 
     def _on_connection(self, connection: socket.socket, address: Any) -> None:
         task = self._tasks.start(self.hub.admit(connection, f"{address[0]}:{address[1]}"))
-        number = self._queue.add(address[0], partial(_cancel, task))
+        number = self._queue.add(address[0], task.cancel)
 
         def release(_: object) -> None:
             self._queue.remove(number)
@@ -300,10 +296,6 @@ class RelayServer:
                 connection.close()
 
         task.add_done_callback(release)
-
-
-def _cancel(task: "asyncio.Task[None]") -> None:
-    task.cancel()
 
 
 async def run_relay(

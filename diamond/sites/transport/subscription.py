@@ -26,7 +26,7 @@ class Subscription:
         self.next_tick, self.ended = first, False
         self.error: Refused | None = None  # permanent error
         self._queue: deque[Any] = deque()
-        self._arrival: asyncio.Future[None] | None = None
+        self._has_changed = asyncio.Event()
 
     def receive(self, content: Any) -> bool:
         """Receive a message, dropped if the subscription has ended; False if there are too many."""
@@ -36,29 +36,23 @@ class Subscription:
             self.end()
             return False
         self._queue.append(content)
-        self._notify()
+        self._has_changed.set()
         return True
 
     def end(self, error: Refused | None = None) -> None:
         """End the subscription."""
         self.ended, self.error = True, self.error or error
-        self._notify()
-
-    def _notify(self) -> None:
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
+        self._has_changed.set()
 
     async def next_message(self, seconds: float) -> Any:
         """Return the next message; None if the subscription failed or `seconds` passed."""
         if not self._queue and not self.ended:
-            loop = asyncio.get_running_loop()
-            self._arrival = loop.create_future()
-            timer = loop.call_later(seconds, self.end)
+            self._has_changed.clear()
+            timer = asyncio.get_running_loop().call_later(seconds, self.end)
             try:
-                await self._arrival
+                await self._has_changed.wait()
             finally:
                 timer.cancel()
-                self._arrival = None
         if self._queue:
             self.next_tick += 1
             return self._queue.popleft()

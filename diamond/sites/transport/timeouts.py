@@ -63,11 +63,8 @@ async def retry_until_answered(
                 record.seconds += loop_time() - start_time
                 record.last_error = ""
                 return answer
-            record.last_error, pause, last_response = (
-                "it is not so far yet",
-                RETRY_PAUSES[0],
-                loop_time(),
-            )
+            record.last_error = "it is not so far yet"
+            pause, last_response = RETRY_PAUSES[0], loop_time()
         except TimeoutError:
             record.last_error = f"no answer within {timeouts.round:g} s"
         except (Unreachable, FrameError) as cause:

@@ -5,6 +5,7 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from cryptography import x509
 
@@ -50,12 +51,7 @@ def _temporary_file(content: bytes) -> Iterator[str]:
             stream.flush()
             yield f"/proc/self/fd/{number}"
         return
-    folder = tempfile.mkdtemp()  # private to its owner, as is the file
-    path = os.path.join(folder, "pair.pem")
-    try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as stream:
-            stream.write(content)
-        yield path
-    finally:
-        os.unlink(path)
-        os.rmdir(folder)
+    with tempfile.TemporaryDirectory() as folder:  # private to its owner
+        path = Path(folder, "pair.pem")
+        path.write_bytes(content)
+        yield str(path)
