@@ -13,13 +13,8 @@ from ..core.exclusions import check_combination
 from ..core.sampling import Sampling
 from ..core.validation import as_int
 from ..hardware.compiler import optimized_compilation
+from ..interface import traffic
 from ..interface.round_interface import NETWORKS, Algorithm, Method
-from ..interface.traffic import (
-    check_exact_means,
-    check_masked_sums,
-    check_robust_mixing,
-    message_shapes,
-)
 from ..metrics import stopping
 from ..metrics.display import progress_display
 from ..metrics.evaluations import Every
@@ -306,13 +301,13 @@ def check_algorithm(problem: Problem, network: Network, algorithm: Algorithm) ->
         raise ValueError(f"batch = {algorithm.batch}: a mini-batch needs at least one row")
     check_lower_level(problem, algorithm, network)
     check_network_kind(network, algorithm, problem)
-    check_masked_sums(network, specialize(algorithm, problem, network))
+    traffic.check_masked_sums(network, specialize(algorithm, problem, network))
     if problem.streams or exact_mean_obstacle(network):  # tracing finds methods with all rows
         outline = replace_deferred(specialize(algorithm, problem, network), lambda open: 1)
         objectives = problem.objectives(algorithm.batch)
-        shapes = message_shapes(outline, objectives, *problem.start(0))
-        check_robust_mixing(network, outline, shapes)
-        check_exact_means(network, shapes, {})
+        shapes = traffic.message_shapes(outline, objectives, *problem.start(0))
+        traffic.check_robust_mixing(network, outline, shapes)
+        traffic.check_exact_means(network, shapes, {})
 
 
 def warn_of_repeated_rows(problem: Problem, batch: int) -> None:

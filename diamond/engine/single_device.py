@@ -15,19 +15,10 @@ from ..network import Network
 from ..network.mixing.lossy_mixer import make_mixer
 from ..network.mixing.member_mixer import MemberMixer
 from ..problem import Problem
+from . import round_program
 from .backend import SingleRunBackend
 from .precision import Precision, working_objectives
-from .round_program import (
-    REMEDY,
-    WORK,
-    Progress,
-    agents_in_parallel,
-    donating_run_rounds,
-    initial_progress_with_links,
-    run_rounds,
-    run_rounds_in_place,
-    without_shared_buffers,
-)
+from .round_program import Progress
 
 IN_TURN = 1_000_000  # numbers in y from which agents of a CPU take turns: below, that is slower
 
@@ -64,23 +55,25 @@ class SingleDevice(SingleRunBackend):
         self.measurement_programs: dict[Any, MemoryBoundedProgram] = {}
         self.rounds = MemoryBoundedProgram(
             self._select_program(memory),
-            agents_in_parallel(self.working.train),
+            round_program.agents_in_parallel(self.working.train),
             self.budget,
-            WORK,
-            REMEDY,
+            round_program.WORK,
+            round_program.REMEDY,
         )
 
     def _select_program(self, memory: int | Literal["least"] | None) -> Any:
         """Return the program of the rounds: agents one after another need the least memory."""
         if not self.donates:
-            return run_rounds
+            return round_program.run_rounds
         is_huge = self.inputs[0].lower_size >= IN_TURN
         in_turn = memory == "least" or (is_huge and jax.default_backend() == "cpu")
-        return run_rounds_in_place if in_turn else donating_run_rounds
+        return round_program.run_rounds_in_place if in_turn else round_program.donating_run_rounds
 
     def initial_run_progress(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
-        progress = initial_progress_with_links(algorithm, self.objectives, self.mixing, x, y)
-        return without_shared_buffers(progress, (x, y)) if self.donates else progress
+        progress = round_program.initial_progress_with_links(
+            algorithm, self.objectives, self.mixing, x, y
+        )
+        return round_program.without_shared_buffers(progress, (x, y)) if self.donates else progress
 
     def scatter_progress(self, progress: Progress) -> Progress:
         return host_transfer.copy_to_device(progress) if self.donates else progress

@@ -3,13 +3,7 @@
 from ..auto import loss_monitor
 from ..core.pytrees import Tree
 from ..interface.round_interface import Algorithm
-from ..schedules.deferred import (
-    ResolutionContext,
-    ResolvedAlgorithm,
-    ResolvedValue,
-    reestimation_rounds,
-    resolve,
-)
+from ..schedules import deferred
 
 
 class StepPolicy:
@@ -19,27 +13,27 @@ class StepPolicy:
     part of a checkpoint.
     """
 
-    def __init__(self, requested: Algorithm, context: ResolutionContext):
+    def __init__(self, requested: Algorithm, context: deferred.ResolutionContext):
         self.requested, self.context = requested, context
         self._resolve()
 
     def _resolve(self) -> None:
-        self.resolved: ResolvedAlgorithm = resolve(self.requested, self.context)
+        self.resolved: deferred.ResolvedAlgorithm = deferred.resolve(self.requested, self.context)
         self.algorithm: Algorithm = loss_monitor.scale_steps(self.resolved.algorithm, self.memory)
 
     @property
-    def memory(self) -> dict[str, ResolvedValue]:
+    def memory(self) -> dict[str, deferred.ResolvedValue]:
         """Estimates by name."""
         return self.context.memory
 
     def is_due(self, t: int) -> bool:
         """Return whether numbers are estimated again after t rounds."""
-        return self.context.needs_reestimation and t in reestimation_rounds(t)
+        return self.context.needs_reestimation and t in deferred.reestimation_rounds(t)
 
     def stops(self, t: int, rounds: int) -> list[int]:
         """Return later rounds in which numbers are estimated again."""
         return (
-            [r for r in reestimation_rounds(rounds) if r > t]
+            [r for r in deferred.reestimation_rounds(rounds) if r > t]
             if self.context.needs_reestimation
             else []
         )

@@ -12,17 +12,7 @@ from pathlib import Path
 
 from ..transport.audit import Audit
 from ..transport.tls import tls_context
-from .roster import (
-    CERTIFICATE,
-    KEY,
-    ROSTER,
-    SIGNATURE,
-    BadBundle,
-    Bundle,
-    SignedRoster,
-    load_bundle,
-    load_signed_roster,
-)
+from .roster import RENEWED_FILES, BadBundle, Bundle, SignedRoster, load_bundle, load_signed_roster
 
 OnChange = Callable[[Bundle, SignedRoster, bool], None]  # whether it is from the operator
 WATCH_SECONDS = 2.0  # between two looks at the files of the bundle
@@ -84,11 +74,10 @@ class Credentials:
 
     async def watch(self, folder: Path, audit: Audit, seconds: float = WATCH_SECONDS) -> None:
         """Take new files of the bundle in `folder` as soon as they are complete."""
-        names = ROSTER, SIGNATURE, CERTIFICATE, KEY
-        seen = refused = file_versions(folder, names)
+        seen = refused = file_versions(folder, RENEWED_FILES)
         while True:
             await asyncio.sleep(seconds)
-            if (versions := file_versions(folder, names)) == seen:
+            if (versions := file_versions(folder, RENEWED_FILES)) == seen:
                 continue
             try:
                 self.renew(load_bundle(folder), load_signed_roster(folder)[0])

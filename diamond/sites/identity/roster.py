@@ -20,20 +20,16 @@ from typing import Any, NamedTuple, get_origin
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_private_key,
-)
 
 from ...core.parsing import refuse_unreadable
 from ...records import checkpoint
 
 CA, CERTIFICATE, KEY = "ca.pem", "agent.pem", "agent.key"
 ROSTER, SIGNATURE = "roster.json", "roster.sig"
+RENEWED_FILES = ROSTER, SIGNATURE, CERTIFICATE, KEY  # of a bundle, in mid-run
 ACCEPTED = "roster.accepted"  # newest roster that the site has accepted, with its signature
 SIGNATURE_ALGORITHM = ec.ECDSA(hashes.SHA256())
 
@@ -138,7 +134,7 @@ class Bundle:
     @property
     def encoded_certificate(self) -> bytes:
         """Return the certificate as other sites receive it."""
-        return self.x509_certificate.public_bytes(Encoding.DER)
+        return self.x509_certificate.public_bytes(serialization.Encoding.DER)
 
     @property
     def expires(self) -> datetime.datetime:
@@ -158,7 +154,7 @@ class Bundle:
 @lru_cache(maxsize=8)  # a signed run needs it for every message
 def load_signing_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     """Decode the private key of a site or of the authority."""
-    key = load_pem_private_key(pem, None)
+    key = serialization.load_pem_private_key(pem, None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return key
 
@@ -166,7 +162,9 @@ def load_signing_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 def fingerprint(key: CertificatePublicKeyTypes) -> str:
     """Return the SHA-256 digest of a public key."""
     return hashlib.sha256(
-        key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        key.public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
     ).hexdigest()
 
 

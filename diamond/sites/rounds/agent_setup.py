@@ -11,14 +11,8 @@ from ...core import cost_counter
 from ...core.exclusions import check_combination, find_exclusions
 from ...core.pytrees import Tree
 from ...core.sampling import Sampling, key
+from ...interface import traffic
 from ...interface.round_interface import Algorithm
-from ...interface.traffic import (
-    check_exact_means,
-    check_masked_sums,
-    check_robust_mixing,
-    is_mean,
-    message_shapes,
-)
 from ...network import Network
 from ...network.membership_epochs import Epoch
 from ...network.mixing.exact_mean import mean_place
@@ -76,11 +70,12 @@ class AgentSetup:
         self._own_index = self.sources.index(number)
         self.weights = jnp.asarray(row.data)
         self.channel_codec = make_channel_codec(network)
-        self.message_shapes = message_shapes(self.template, self.objectives, *problem.start(seed))
-        check_robust_mixing(network, self.template, self.message_shapes)
-        check_masked_sums(network, specialized)
-        check_exact_means(network, self.message_shapes, used)
-        self._is_mean = [is_mean(shapes) for shapes in self.message_shapes]
+        start = problem.start(seed)
+        self.message_shapes = traffic.message_shapes(self.template, self.objectives, *start)
+        traffic.check_robust_mixing(network, self.template, self.message_shapes)
+        traffic.check_masked_sums(network, specialized)
+        traffic.check_exact_means(network, self.message_shapes, used)
+        self._is_mean = [traffic.is_mean(shapes) for shapes in self.message_shapes]
         self.mean_place = mean_place(network, number) if any(self._is_mean) else None
         self.robust = robust_receiver(network, number)
         self.masked = None if network.mask_limit is None else masked_receiver(network, number)

@@ -13,13 +13,7 @@ from ...core import cost_counter, pytrees
 from ...core.sampling import ExchangeId
 from ...interface.round_interface import Message
 from ...network.mixing.masked_mixer import FixedPointMessage
-from ...schedules.deferred import (
-    Consensus,
-    ResolutionContext,
-    SingleProcess,
-    reestimation_rounds,
-    resolve,
-)
+from ...schedules import deferred
 from . import agent_programs
 from .agent_programs import ComputeKey, FinishKey, LocalResult
 from .agent_setup import AgentSetup
@@ -44,13 +38,15 @@ class Agent(AgentSetup):
     _last_sent: tuple[Any, Any] = None, None  # last message, on host and device
     _last_masked: tuple[Any, Any] = None, None  # last message, in fixed point
 
-    def resolve_deferred(self, progress: AgentProgress, consensus: Consensus) -> AgentProgress:
+    def resolve_deferred(
+        self, progress: AgentProgress, consensus: deferred.Consensus
+    ) -> AgentProgress:
         """Estimate the numbers that the algorithm leaves open, at the agent's current point."""
         context = self._resolution_context(progress, consensus)
         if progress.clock > self.first_round or progress.start:
             state = jax.tree.map(lambda a: a[None], progress.state)
             context = context.after_rounds(state.x, state.y, progress.discard_estimates, progress.t)
-        resolved = resolve(self.algorithm, context)
+        resolved = deferred.resolve(self.algorithm, context)
         counter = cost_counter.add(
             progress.spent, jnp.asarray(cost_counter.agent_counters(resolved.cost, 1)[0])
         )
@@ -69,18 +65,18 @@ class Agent(AgentSetup):
     def needs_reestimation(self, progress: AgentProgress) -> bool:
         """Return whether numbers are to be estimated again in this round."""
         lasting = all(value.lasting for value in progress.estimates.values())
-        return not lasting and progress.t in reestimation_rounds(progress.t)
+        return not lasting and progress.t in deferred.reestimation_rounds(progress.t)
 
     def apply_estimates(self, progress: AgentProgress) -> AgentProgress:
         """Put the numbers estimated earlier into the algorithm."""
-        resolved = resolve(self.algorithm, self._resolution_context(progress))
+        resolved = deferred.resolve(self.algorithm, self._resolution_context(progress))
         algorithm = loss_monitor.scale_steps(resolved.algorithm, progress.estimates)
         return progress._replace(algorithm=algorithm)
 
     def _resolution_context(
-        self, progress: AgentProgress, consensus: Consensus = SingleProcess()
-    ) -> ResolutionContext:
-        return ResolutionContext(
+        self, progress: AgentProgress, consensus: deferred.Consensus = deferred.SingleProcess()
+    ) -> deferred.ResolutionContext:
+        return deferred.ResolutionContext(
             self.problem,
             self.network,
             self.template.batch,

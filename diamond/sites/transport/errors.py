@@ -3,16 +3,8 @@
 import socket
 import ssl
 
+from . import packet_stream
 from .audit import sanitize_text
-from .packet_stream import (
-    MAX_REFUSAL_BYTES,
-    OUTDATED_ROSTER,
-    REFUSED,
-    RUN_FAILED,
-    RUN_MISMATCH,
-    UNREADABLE,
-    PacketTooLong,
-)
 
 
 class Unreachable(ConnectionError):
@@ -37,10 +29,10 @@ class RunFailed(Refused):
 
 # Codes of the packets that carry errors: a packet with another error is unreadable.
 ERROR_CODES: dict[type[Exception], int] = {
-    OutdatedRoster: OUTDATED_ROSTER,
-    RunFailed: RUN_FAILED,
-    RunMismatch: RUN_MISMATCH,
-    Refused: REFUSED,
+    OutdatedRoster: packet_stream.OUTDATED_ROSTER,
+    RunFailed: packet_stream.RUN_FAILED,
+    RunMismatch: packet_stream.RUN_MISMATCH,
+    Refused: packet_stream.REFUSED,
 }
 WRONG_KEY = "its key is not the one in the roster"
 
@@ -48,7 +40,8 @@ WRONG_KEY = "its key is not the one in the roster"
 def encode_error(error: Exception) -> tuple[int, bytes]:
     """Return code and body of the packet with an error."""
     codes = (code for kind, code in ERROR_CODES.items() if isinstance(error, kind))
-    return next(codes, UNREADABLE), str(error).encode()[:MAX_REFUSAL_BYTES]
+    body = str(error).encode()[: packet_stream.MAX_REFUSAL_BYTES]
+    return next(codes, packet_stream.UNREADABLE), body
 
 
 def decode_error(code: int, body: memoryview) -> Exception:
@@ -70,7 +63,7 @@ def describe_error(cause: BaseException) -> str:
         if "expired" in cause.verify_message or "not yet valid" in cause.verify_message:
             return "its certificate has expired, or one of the clocks is wrong"
         return authority
-    if isinstance(cause, PacketTooLong):
+    if isinstance(cause, packet_stream.PacketTooLong):
         return "an answer larger than any message of this run"
     if isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause):
         return "nothing listens there"

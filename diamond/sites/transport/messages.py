@@ -11,16 +11,8 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Self, dataclass_transform, get_args
 
 from ...core.parsing import refuse_unreadable
-from .wire_format import (
-    MAX_REQUEST_BYTES,
-    WIRE_NAMES,
-    Frame,
-    FrameError,
-    check_fields,
-    pack,
-    shorten,
-    unpack,
-)
+from . import wire_format
+from .wire_format import MAX_REQUEST_BYTES, WIRE_NAMES, Frame, FrameError, pack, unpack
 
 UP, DOWN, YES = "up", "down", "yes"  # votes on an edge; yes: bound by the other end's decision
 STUCK = "stuck"  # in place of a vote: the agent needs the decision of another neighbour
@@ -240,7 +232,7 @@ class RoundRequest(SiteMessage):
     def decode(cls, header: Mapping[str, Any]) -> Self:
         """See `SiteMessage`; a request has no other fields."""
         names = (WIRE_NAMES.get(entry.name, entry.name) for entry in fields(cls))
-        check_fields(header, ["kind", *names])
+        wire_format.check_fields(header, ["kind", *names])
         return super().decode(header)
 
     def check(self) -> None:
@@ -319,7 +311,7 @@ def decode_request(header: Mapping[str, Any]) -> Request:
     """Decode the request in a header."""
     kind = header.get("kind")
     if kind not in REQUESTS:
-        raise FrameError(f"a request for {shorten(kind)}, which is unknown here")
+        raise FrameError(f"a request for {wire_format.shorten(kind)}, which is unknown here")
     return REQUESTS[kind].decode(header)
 
 

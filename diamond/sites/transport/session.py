@@ -14,18 +14,10 @@ from cryptography import x509
 
 from ..identity.certificate_check import find_neighbour
 from ..identity.roster import Member
-from . import wire_format
+from . import packet_stream, wire_format
 from .errors import Refused, encode_error
 from .messages import SessionOpening
-from .packet_stream import (
-    CHUNK_BYTES,
-    PROBE,
-    REQUEST,
-    RESPONSE,
-    UNREADABLE,
-    PacketStream,
-    PacketTooLong,
-)
+from .packet_stream import PacketStream
 from .subscription import MAX_QUEUED, Publisher
 from .tls import peer_identity
 from .wire_format import MAX_REQUEST_BYTES, Frame, FrameError
@@ -92,7 +84,7 @@ class Session:
                 self._authenticate(number, body)
             return
         self.sign_of_life.set()
-        if code != REQUEST or not self.server.admits_request(self):
+        if code != packet_stream.REQUEST or not self.server.admits_request(self):
             self.packets.abort(ConnectionAbortedError("too many requests at once"))
             return
         task = self.server.start_task(self.server.answer_request(self, number, bytes(body)))
@@ -106,7 +98,7 @@ class Session:
 
     async def send(self, number: int, code: int, body: Frame) -> None:
         """Send a response; a long one counts until the other end has read it."""
-        if len(body) <= CHUNK_BYTES:
+        if len(body) <= packet_stream.CHUNK_BYTES:
             return await self.packets.send(number, code, body)
         self.unread_responses += 1
         try:
@@ -117,7 +109,7 @@ class Session:
 
     def attach_publisher(self, number: int, publisher: Publisher) -> None:
         """Send the messages of the publisher as responses to that request."""
-        publisher.send = lambda content: self._push(number, RESPONSE, content)
+        publisher.send = lambda content: self._push(number, packet_stream.RESPONSE, content)
         publisher.refuse = lambda cause: self._refuse(number, cause)
         publisher.on_opened()
 
@@ -148,13 +140,13 @@ class Session:
         except ConnectionError:
             pass  # it will be requested on another connection
 
-    def _on_too_long(self, number: int, cause: PacketTooLong) -> None:
+    def _on_too_long(self, number: int, cause: packet_stream.PacketTooLong) -> None:
         """Report the error, then close the connection; discard what arrives meanwhile."""
         if self.member is None:
             self.packets.abort(cause)
             return
         self.server.audit.record_event(self.source, f"closed: {cause}")
-        self.packets.write_small(number, UNREADABLE, str(cause).encode())
+        self.packets.write_small(number, packet_stream.UNREADABLE, str(cause).encode())
         asyncio.get_running_loop().call_later(GRACE_SECONDS, self.packets.abort, cause)
 
     def _authenticate(self, number: int, body: memoryview) -> None:
@@ -180,7 +172,7 @@ class Session:
 
         def accept() -> None:
             self.admit(member, certificate, expires)
-            self.packets.write_small(number, RESPONSE, b"")
+            self.packets.write_small(number, packet_stream.RESPONSE, b"")
             self.authenticated.set_result(None)
             if opening.answers is True:
                 self.server.attach_client(self)
@@ -223,7 +215,7 @@ class Session:
         """Return whether the process at the other end answers a probe."""
         self.sign_of_life.clear()
         try:
-            self.packets.try_send(0, PROBE, b"")
+            self.packets.try_send(0, packet_stream.PROBE, b"")
             async with asyncio.timeout(PROBE_SECONDS):
                 await self.sign_of_life.wait()
         except (ConnectionError, TimeoutError):

@@ -34,14 +34,8 @@ from ..transport.audit import Audit
 from ..transport.errors import Refused
 from ..transport.reachability import all_neighbours
 from ..transport.wire_format import Envelope, Frame, FrameError, Layout
-from .equivocation_proof import (
-    PROOF_FOLDER,
-    BadProof,
-    EquivocationProof,
-    check_proof,
-    read_proof,
-    write_proof,
-)
+from . import equivocation_proof
+from .equivocation_proof import BadProof, EquivocationProof, check_proof, read_proof, write_proof
 from .signed_records import (
     Identity,
     RevokedKey,
@@ -115,7 +109,8 @@ class SignedMessages:
 
     def _load_proofs(self) -> None:
         """Load the proofs of this run, so that a restarted site computes the same bits."""
-        for path in sorted((self.folder / PROOF_FOLDER).glob("*.json")) if self.folder else []:
+        folder = self.folder and self.folder / equivocation_proof.PROOF_FOLDER
+        for path in sorted(folder.glob("*.json")) if folder else []:
             proof, first_exchange = read_proof(path, self.signer.bundle().ca)
             if proof.first.run == self.run:
                 number = proof.first.signer
