@@ -13,7 +13,7 @@ from ..hardware.device_memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..network.mixing.lossy_mixer import make_mixer
-from ..network.mixing.member_mixer import MemberMixer
+from ..network.mixing.mixing_interface import MemberMixer
 from ..problem import Problem
 from . import round_program
 from .backend import SingleRunBackend

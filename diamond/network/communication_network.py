@@ -21,8 +21,8 @@ from diamond.network.links.link_properties import Links, update_links
 from diamond.network.links.link_values import AgentValues, Compute, EdgeValues
 from diamond.network.mask_limits import DEFAULT_LIMIT, add_masks
 from diamond.network.membership_epochs import Epoch
+from diamond.network.mixing_weights import flooding_rounds, is_balanced
 from diamond.network.network_summary import summarize
-from diamond.network.phase_weights import flooding_rounds, is_balanced
 from diamond.network.spanning_tree import SpanningTree, make_tree
 
 

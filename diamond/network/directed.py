@@ -7,7 +7,7 @@ from scipy.sparse import csr_array, sparray, spmatrix
 from diamond.core.validation import as_int
 from diamond.network.communication_network import Network
 from diamond.network.graphs import MOST_DRAWS
-from diamond.network.mixing_weights import Matrix
+from diamond.network.mixing_weights import Matrix, make_read_only
 
 
 def directed(
@@ -119,7 +119,7 @@ def _even_weights(pattern: csr_array, axis: int) -> csr_array:
     counts = np.asarray(pattern.sum(axis=axis)).ravel()
     rows = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
     weights.data = 1 / counts[rows if axis == 1 else weights.indices]
-    return _make_read_only(weights)
+    return make_read_only(weights)
 
 
 def _check_weights(matrix: Matrix, pattern: csr_array, name: str, axis: int) -> csr_array:
@@ -141,11 +141,4 @@ def _check_weights(matrix: Matrix, pattern: csr_array, name: str, axis: int) -> 
         k = int(np.abs(sums - 1).argmax())
         line = "row" if axis == 1 else "column"
         raise ValueError(f"{line} {k} of {name} sums to {sums[k]:.12g}; each must sum to 1")
-    return _make_read_only(csr_array(m))
-
-
-def _make_read_only(matrix: csr_array) -> csr_array:
-    matrix.sort_indices()
-    for part in (matrix.data, matrix.indices, matrix.indptr):
-        part.setflags(write=False)
-    return matrix
+    return make_read_only(csr_array(m))

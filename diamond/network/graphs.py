@@ -43,14 +43,8 @@ def erdos_renyi(
     if not 0 <= p <= 1:
         raise ValueError(f"p is {p}; an edge probability lies between 0 and 1")
     name = f"erdos_renyi({agents}, p={p}, seed={seed})"
-    graph, draws = _draw_connected(
-        lambda generator: nx.fast_gnp_random_graph(agents, p, seed=generator),
-        name,
-        seed,
-        connected,
-        parameter="p",
-    )
-    return _make_network(graph, sorted(graph), name, mixing, draws=draws)
+    draw = lambda generator: nx.fast_gnp_random_graph(agents, p, seed=generator)
+    return _random_network(draw, name, seed, mixing, connected=connected, parameter="p")
 
 
 def regular(
@@ -74,14 +68,8 @@ def regular(
             "make one of them even"
         )
     name = f"regular({agents}, degree={degree}, seed={seed})"
-    graph, draws = _draw_connected(
-        lambda generator: nx.random_regular_graph(degree, agents, seed=generator),
-        name,
-        seed,
-        connected,
-        parameter="degree",
-    )
-    return _make_network(graph, sorted(graph), name, mixing, draws=draws)
+    draw = lambda generator: nx.random_regular_graph(degree, agents, seed=generator)
+    return _random_network(draw, name, seed, mixing, connected=connected, parameter="degree")
 
 
 def geometric(
@@ -100,14 +88,8 @@ def geometric(
     if not radius > 0:
         raise ValueError(f"radius is {radius}; it must be a positive distance, such as 0.5")
     name = f"geometric({agents}, radius={radius}, seed={seed})"
-    graph, draws = _draw_connected(
-        lambda generator: nx.random_geometric_graph(agents, radius, seed=generator),
-        name,
-        seed,
-        connected,
-        parameter="radius",
-    )
-    return _make_network(graph, sorted(graph), name, mixing, draws=draws)
+    draw = lambda generator: nx.random_geometric_graph(agents, radius, seed=generator)
+    return _random_network(draw, name, seed, mixing, connected=connected, parameter="radius")
 
 
 def ring(agents: int, mixing: Mixing = "laplacian") -> Network:
@@ -211,21 +193,22 @@ def _make_network(
     return Network(nx.freeze(numbered), weights, name, rule, labels, draws)
 
 
-def _draw_connected(
+def _random_network(
     generate: Callable[[random.Random], nx.Graph],
     name: str,
     seed: int,
-    connected: bool,
+    mixing: Mixing,
     *,
+    connected: bool,
     parameter: str,
-) -> tuple[nx.Graph, int]:
+) -> Network:
     """Draw until the graph is connected, always from the one generator of `seed`."""
     generator = random.Random(_check_size("seed", seed, minimum=0))
     for draws in range(1, MOST_DRAWS + 1):
         graph = generate(generator)
         components = nx.number_connected_components(graph)
         if components == 1:
-            return graph, draws
+            return _make_network(graph, sorted(graph), name, mixing, draws=draws)
         if not connected:
             raise ValueError(
                 f"the graph with seed {seed} has {components} components; "

@@ -1,10 +1,10 @@
-"""Mixing matrices of a connected graph: named rules, and the check of a custom matrix.
+"""Mixing matrices: named rules for a graph, the check of a custom matrix, successive matrices.
 
 Each rule gives one weight to every edge; then M_ii = 1 - sum_j M_ij, so that M is symmetric and its
 rows and columns sum to 1.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import networkx as nx
@@ -176,6 +176,33 @@ def _canonical(edges: csr_array, diagonal: Floats) -> csr_array:
     weights.sort_indices()
     rows = np.repeat(np.arange(len(diagonal)), np.diff(weights.indptr))
     weights.data[weights.indices == rows] = diagonal
-    for part in (weights.data, weights.indices, weights.indptr):
+    return make_read_only(weights)
+
+
+def make_read_only(matrix: csr_array) -> csr_array:
+    """Sort the entries of a matrix, and let nobody change them."""
+    matrix.sort_indices()
+    for part in (matrix.data, matrix.indices, matrix.indptr):
         part.setflags(write=False)
-    return weights
+    return matrix
+
+
+def is_balanced(weights: csr_array, shares: csr_array | None) -> bool:
+    """Return whether the weights of a round sum to 1 in rows and columns, for totals too."""
+    if shares is None:
+        return True
+    sums = np.abs(weights.sum(axis=0) - 1).max() < 1e-9
+    return bool(sums and abs(weights - shares).max() < 1e-9)
+
+
+def flooding_rounds(rounds: Sequence[csr_array]) -> int:
+    """Return the rounds until information of every agent has reached all agents."""
+    agents = rounds[0].shape[0]
+    reached = csr_array(np.eye(agents))
+    receives = [csr_array(weights != 0).astype(np.float64) for weights in rounds]
+    for t in range(len(rounds) * agents):
+        if reached.nnz == agents**2:
+            return t
+        reached = csr_array(receives[t % len(rounds)] @ reached)
+        reached.data[:] = 1.0
+    return len(rounds) * agents

@@ -1,7 +1,6 @@
 """Wireless networks: radios in the plane, with rate and loss by distance."""
 
 import math
-import random
 from collections.abc import Sequence
 
 import networkx as nx
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .communication_network import Network
-from .graphs import Mixing, _check_size, _draw_connected, _make_network
+from .graphs import Mixing, _check_size, _make_network, _random_network
 
 Positions = Sequence[Sequence[float]]
 
@@ -64,15 +63,19 @@ def wireless(
     if positions is not None:
         points = _check_positions(positions, agents)
         name = f"wireless({len(points)} places, radius={radius})"
-        graph, draws = _disc_graph(points, radius), 1
+        network = _make_network(_disc_graph(points, radius), range(len(points)), name, mixing)
     elif agents is not None:
         count = _check_size("agents", agents)
         name = f"wireless({count}, radius={radius}, seed={seed})"
-        draw_graph = lambda generator: _disc_graph(_random_positions(generator, count), radius)
-        graph, draws = _draw_connected(draw_graph, name, seed, connected, parameter="radius")
+        draw_position = lambda generator: (generator.random(), generator.random())
+        draw_graph = lambda generator: _disc_graph(
+            np.array([draw_position(generator) for _ in range(count)]), radius
+        )
+        network = _random_network(
+            draw_graph, name, seed, mixing, connected=connected, parameter="radius"
+        )
     else:
         raise ValueError("wireless needs agents, how many, or positions, where they are")
-    network = _make_network(graph, sorted(graph), name, mixing, draws=draws)
     coordinates = np.array([point for _, point in network.graph.nodes(data="pos")])
     ends = np.array(network.edges, int).reshape(-1, 2)
     distances = np.linalg.norm(coordinates[ends[:, 0]] - coordinates[ends[:, 1]], axis=1)
@@ -95,10 +98,6 @@ def _check_positions(positions: Positions, agents: int | None) -> NDArray[np.flo
     if agents is not None and agents != len(points):
         raise ValueError(f"there are {len(points)} positions for {agents} agents; give one each")
     return points
-
-
-def _random_positions(generator: random.Random, count: int) -> NDArray[np.float64]:
-    return np.array([[generator.random(), generator.random()] for _ in range(count)])
 
 
 def _disc_graph(points: NDArray[np.float64], radius: float) -> nx.Graph:

@@ -72,11 +72,13 @@ class Sparse(NamedTuple):
     places: jax.Array | None
 
 
+@pytrees.pytree
+@dataclass(frozen=True)
 class SparseCodec(Codec):
     """A `share` of the numbers, or `terms` numbers."""
 
-    share: float | None
-    terms: int | None
+    share: float | None = field(metadata=STATIC)
+    terms: int | None = field(metadata=STATIC)
 
     def count(self, size: int) -> int:
         count = round((self.share or 0) * size) if self.terms is None else self.terms
@@ -91,9 +93,6 @@ class SparseCodec(Codec):
 @dataclass(frozen=True)
 class Top(SparseCodec):
     """The numbers of largest magnitude, each with its index."""
-
-    share: float | None = field(metadata=STATIC)
-    terms: int | None = field(metadata=STATIC)
 
     @property
     def gamma(self) -> float:  # type: ignore[override]
@@ -110,9 +109,6 @@ class Top(SparseCodec):
 @dataclass(frozen=True)
 class Random(SparseCodec):
     """Numbers at random indices; both ends derive the indices from the key."""
-
-    share: float | None = field(metadata=STATIC)
-    terms: int | None = field(metadata=STATIC)
 
     @property
     def gamma(self) -> float:  # type: ignore[override]

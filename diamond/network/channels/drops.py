@@ -82,12 +82,9 @@ def drops(loss: float, burst: float | None = None, known: LossKnowledge = "both"
         raise ValueError(f"loss = {loss}: a share from 0 to below 1; at 1 nothing would arrive")
     if burst is not None and burst * (1 - loss) < max(loss, 1 - loss):
         raise ValueError(
-            f"burst = {burst}: at a loss of {loss} bursts last {_min_burst(loss):.3g} or more"
+            f"burst = {burst}: at a loss of {loss} bursts last "
+            f"{max(1.0, loss / (1 - loss)):.3g} or more"
         )
     if known not in ("both", "receiver"):
         raise ValueError(f"known = {known!r}; there are 'both' and 'receiver'")
     return Drops(float(loss), None if burst is None else float(burst), known)
-
-
-def _min_burst(loss: float) -> float:
-    return max(1.0, loss / (1 - loss))

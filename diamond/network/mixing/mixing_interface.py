@@ -1,10 +1,12 @@
-"""Interface of mixers: what the network makes of the messages of all agents in one exchange."""
+"""Interface of mixers: what the network makes of the messages of all agents, or of its members."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 
+from ...core import pytrees
 from ...core.sampling import ExchangeId
 
 
@@ -36,3 +38,25 @@ class Mixing:
         @property
         def mean(self) -> Any:
             """Function that returns the exact mean over all agents."""
+
+
+@pytrees.pytree
+@dataclass(frozen=True)
+class MemberMixer(Mixing):
+    """Mixer of the members; `identities` are their numbers among all agents, which draws use."""
+
+    mixing: Mixing
+    identities: jax.Array | None = None
+
+    def exchange(self, message: Any, exchange_id: ExchangeId, state: Any) -> tuple[Any, Any]:
+        """Return the change of every member's message."""
+        return self.mixing.exchange(message, exchange_id, state)
+
+    def mean(self, tree: Any) -> Any:
+        """Return the exact mean over the members."""
+        return self.mixing.mean(tree)
+
+    @property
+    def skips(self) -> jax.Array | None:
+        """Return which members skip which rounds, if any does."""
+        return self.mixing.skips

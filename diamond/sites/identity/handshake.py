@@ -107,42 +107,32 @@ def _round_programs(agent: Agent) -> list[str]:
     quadratic = lambda x, y, rows: pytrees.dot(x, x) + pytrees.dot(y, y)
     problem = _abstract_objectives(agent)
     problem = replace(problem, upper=quadratic, lower=None if problem.lower is None else quadratic)
+    programs = [_stage_programs(agent, problem, i) for i in range(len(agent.template.stages))]
+    return [text for texts in programs for text in texts]
+
+
+def _stage_programs(agent: Agent, problem: Objectives, stage_index: int) -> list[str]:
+    """Describe how often a stage is repeated, and its computation before and after the exchange."""
     algorithm, state, t = agent.template, agent.initial_progress().state, jnp.int32(0)
-    programs: list[str] = []
-    rows = problem.train.stored, problem.valid.stored
-    for stage_index, stage in enumerate(algorithm.stages):
-        blocks = partial(
-            draw, hessian_batches=stage.hessian_batches, batch=algorithm.batch, sampling="blocks"
-        )
-        sample = jax.eval_shape(blocks, agent.key, t, t, rows)
+    stage, rows = algorithm.stages[stage_index], (problem.train.stored, problem.valid.stored)
+    blocks = partial(
+        draw, hessian_batches=stage.hessian_batches, batch=algorithm.batch, sampling="blocks"
+    )
+    sample = jax.eval_shape(blocks, agent.key, t, t, rows)
 
-        def compute_stage(
-            algorithm: Any,
-            problem: Objectives,
-            state: Any,
-            t: Any,
-            sample: Any,
-            stage_index: int = stage_index,
-        ) -> Any:
-            stage = algorithm.stages[stage_index]
-            estimate, cost = stage.estimate(problem, state, t, sample)
-            return estimate, stage.outgoing(state, estimate, t), cost
+    def compute_stage(algorithm: Any, problem: Any, state: Any, t: Any, sample: Any) -> Any:
+        stage = algorithm.stages[stage_index]
+        estimate, cost = stage.estimate(problem, state, t, sample)
+        return estimate, stage.outgoing(state, estimate, t), cost
 
-        def finish_stage(
-            algorithm: Any,
-            state: Any,
-            estimate: Any,
-            message: Any,
-            t: Any,
-            stage_index: int = stage_index,
-        ) -> Any:
-            return algorithm.stages[stage_index].update(state, estimate, message, message, t)
+    def finish_stage(algorithm: Any, state: Any, estimate: Any, message: Any, t: Any) -> Any:
+        return algorithm.stages[stage_index].update(state, estimate, message, message, t)
 
-        estimate, mixed, _ = jax.eval_shape(compute_stage, algorithm, problem, state, t, sample)
-        compute = jax.make_jaxpr(compute_stage)(algorithm, problem, state, t, sample)
-        finish = jax.make_jaxpr(finish_stage)(algorithm, state, estimate, mixed, t)
-        programs += [f"{stage.repeats}", _without_addresses(compute), _without_addresses(finish)]
-    return programs
+    inputs = algorithm, problem, state, t, sample
+    estimate, mixed, _ = jax.eval_shape(compute_stage, *inputs)
+    compute = jax.make_jaxpr(compute_stage)(*inputs)
+    finish = jax.make_jaxpr(finish_stage)(algorithm, state, estimate, mixed, t)
+    return [f"{stage.repeats}", _without_addresses(compute), _without_addresses(finish)]
 
 
 def _deferred_rules(algorithm: Any) -> list[str]:

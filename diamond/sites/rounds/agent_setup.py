@@ -1,7 +1,7 @@
 """Fixed data of one agent: its problem, its sources, and the exchanges of a round."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +60,9 @@ class AgentSetup:
         for row, _ in find_exclusions(used | {"exact means": True}, "sites")[:1]:
             algorithm = algorithm.without_exact_means(row.reason)
         specialized = specialize(algorithm, problem, network)
-        self.algorithm, self.template = algorithm, _make_template(specialized)
+        # Every number left to the run is 1 in the template: for shapes, before estimation.
+        template = replace_deferred(specialized, lambda deferred: 1)
+        self.algorithm, self.template = algorithm, jax.tree.map(jnp.asarray, template)
         self.objectives = problem.objectives(algorithm.batch)
         # Network of the rounds with an exchange: every `exchange_every`-th round has one.
         self.links, self.exchange_every = network.base or network, len(network.phases)
@@ -201,11 +203,6 @@ class AgentSetup:
         if (is_last and self.final_stages) or not self.sends_before_gradient(following):
             return None
         return self.exchanges[following].stage, int(is_last)
-
-
-def _make_template(algorithm: Any) -> Any:
-    """Replace every number left to the run by 1: for shapes, before estimation."""
-    return jax.tree.map(jnp.asarray, replace_deferred(algorithm, lambda deferred: 1))
 
 
 def _check(problem: Problem, network: Network, number: int, members: Sequence[int]) -> None:

@@ -67,7 +67,7 @@ class ChannelCodec:
         sources: list[int],
     ) -> tuple[list[Any], ChannelStates]:
         """Decode the messages of `sources`, and update the states; `own_message` is the agent's."""
-        messages, new_states = [], []
+        messages, new_states, unused_key = [], [], jax.random.key(0)  # a delay draws nothing
         for index, (number, received, state) in enumerate(zip(sources, encoded, states)):
             message = self.decode(state, received, own_message, exchange_id, number)
             new_state = list(state)
@@ -76,7 +76,7 @@ class ChannelCodec:
             elif self.compressor is not None and index == own_index:  # others do not know its error
                 new_state[0] = self.compressor.next_state(state[0], own_message, message)
             for k, delay in enumerate(self.delays, 1):
-                message, new_state[k] = delay.outgoing(new_state[k], message, self._unused_key)
+                message, new_state[k] = delay.outgoing(new_state[k], message, unused_key)
             messages.append(message)
             new_states.append(tuple(new_state))
         return messages, tuple(new_states)
@@ -84,10 +84,6 @@ class ChannelCodec:
     def damping_at(self, t: int) -> Any:
         """Return the share of a change that is applied in round t."""
         return self.damping(t) if callable(self.damping) else self.damping
-
-    @property
-    def _unused_key(self) -> jax.Array:
-        return jax.random.key(0)  # a delay draws nothing
 
 
 def make_channel_codec(network: Network) -> ChannelCodec | None:

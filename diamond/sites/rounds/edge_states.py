@@ -228,7 +228,8 @@ class EdgeStates:
             self.stuck.add(j)
             self.notify_waiting()
             return
-        self._start_search(j)
+        if j not in self.absent:
+            self.absent[j] = asyncio.ensure_future(self._search(j))
         raise NeighbourAbsent(by_vote=False)
 
     async def _commit_vote(
@@ -264,12 +265,8 @@ class EdgeStates:
 
         return await asyncio.shield(asyncio.ensure_future(write()))
 
-    def _start_search(self, j: int) -> None:
-        """Greet j repeatedly in the background until it answers."""
-        if j not in self.absent:
-            self.absent[j] = asyncio.ensure_future(self._search(j))
-
     async def _search(self, j: int) -> None:
+        """Greet j repeatedly in the background until it answers."""
         pause = RETRY_PAUSES[0]
         while True:
             try:

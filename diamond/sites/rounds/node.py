@@ -22,10 +22,10 @@ from ...privacy.private_runs import ledger_terms
 from ...schedules.deferred import deferred_names
 from ..identity.handshake import compute_digests
 from ..identity.site_names import SiteNames, site_name
-from ..memory.background_checkpoints import CheckpointWriter
 from ..memory.edge_journal import EdgeJournal
 from ..memory.epoch_entry import EpochEntry
 from ..memory.sent_record import RECORD_FILE, SentRecord
+from ..memory.site_checkpoint import CheckpointWriter
 from ..memory.site_rollback import NeighbourRolledBack, RunClock, keep_state_if_due
 from ..transport.errors import RunFailed
 from ..transport.messages import DOWN
@@ -188,7 +188,7 @@ class Node:
                 start = loop_time()
                 self.t, self.progress = progress.t, progress
                 self._end_if_finished(progress)
-                if self._is_due(progress):
+                if progress.t % self.every == 0 or progress.t == self.rounds:
                     await self.checkpoints.wait()
                     self.evaluation_inputs = EvaluationInputs(
                         self.exchange_runner.messages, self.seconds, self.seconds_waited
@@ -291,9 +291,6 @@ class Node:
     async def _evaluate(self, progress: AgentProgress) -> None:
         if self.on_round is not None:
             await self.run_blocking(self.on_round, progress)
-
-    def _is_due(self, progress: AgentProgress) -> bool:
-        return progress.t % self.every == 0 or progress.t == self.rounds
 
     async def _compile_round(self, progress: AgentProgress) -> None:
         """Compile the gradients of a round, so that later times are those of computing.

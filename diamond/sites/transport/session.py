@@ -110,11 +110,8 @@ class Session:
     def attach_publisher(self, number: int, publisher: Publisher) -> None:
         """Send the messages of the publisher as responses to that request."""
         publisher.send = lambda content: self._push(number, packet_stream.RESPONSE, content)
-        publisher.refuse = lambda cause: self._refuse(number, cause)
+        publisher.refuse = lambda cause: self._push(number, *encode_error(cause))
         publisher.on_opened()
-
-    def _refuse(self, number: int, cause: Refused) -> None:
-        self._push(number, *encode_error(cause))
 
     def _push(self, number: int, code: int, content: Frame) -> bool:
         """Send immediately, or after pending messages unless there are too many."""

@@ -70,5 +70,5 @@ class Publisher:
     def __init__(self, first: int):
         self.next_tick = first
         self.send: Callable[[Frame], bool] = lambda content: False
-        self.refuse: Callable[[Refused], None] = lambda cause: None
+        self.refuse: Callable[[Refused], object] = lambda cause: None
         self.on_opened: Callable[[], None] = lambda: None  # called when the connection exists
