@@ -106,17 +106,9 @@ def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) 
             for algorithm, numbers in settings
             for seed in seeds
         ]
-        options: dict[str, Any] = {"measure": "loss", "backends": backends}
-        trials = cached_trials(
-            lambda: problem,
-            network,
-            requests,
-            rounds,
-            every=measured,
-            folder=folder / "trials",
-            on_trial=lambda count: None,
-            **options,
-        )
+        inputs, place = (lambda: problem, network, requests, rounds), folder / "trials"
+        options: dict[str, Any] = {"measure": "loss", "backends": backends, "every": measured}
+        trials = cached_trials(*inputs, folder=place, on_trial=lambda count: None, **options)
         return split_by_candidate(trials, len(seeds))
 
     results = tune(
@@ -129,12 +121,8 @@ def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) 
     winner = best_result(results)
     seeds, untuned_seeds = range(suite.seeds), range(suite.untuned_seeds)
     (tuned_runs,) = run([winner.candidate], seeds, long, case.evaluation_rounds)
-    (untuned_runs,) = run(
-        [(method_family.with_learned_numbers(), {"untuned": 1.0})],
-        untuned_seeds,
-        long,
-        case.evaluation_rounds,
-    )
+    untuned = [(method_family.with_learned_numbers(), {"untuned": 1.0})]
+    (untuned_runs,) = run(untuned, untuned_seeds, long, case.evaluation_rounds)
     return {
         "case": case.name,
         "method": method,

@@ -47,8 +47,7 @@ def doctor(
         from ..sites.rounds.resource_estimate import estimate_resources
         from ..sites.rounds.round_deadline import describe_policy
         from ..sites.rounds.site_agent import Agent
-        from ..sites.transport.edge_check import check_edges
-        from ..sites.transport.operator_queries import operator_address
+        from ..sites.transport.operator_queries import check_edges, operator_address
         from ..sites.transport.routes import describe_route
         from ..sites.transport.timeouts import Timeouts
 

@@ -62,15 +62,8 @@ def _measure_nonfinite(
     algorithm, t = steps.algorithm, int(good.t)
 
     def check_group(rows: ObjectivesByBatch, state: Any, agents: jax.Array) -> Any:
-        return _nonfinite_directions(
-            algorithm,
-            rows(algorithm.batch),
-            state,
-            key(seed),
-            t=t,
-            agents=agents,
-            sampling=sampling,
-        )
+        inputs = algorithm, rows(algorithm.batch), state, key(seed)
+        return _nonfinite_directions(*inputs, t=t, agents=agents, sampling=sampling)
 
     return np.stack(steps.context.map_agents(check_group, good.state), axis=1)
 

@@ -64,15 +64,8 @@ def forecast(
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # the run itself will give these warnings
-        backend = select_backend(
-            problem,
-            network,
-            algorithm.batch,
-            sampling,
-            devices=devices,
-            precision=precision,
-            memory=memory,
-        )
+        inputs = problem, network, algorithm.batch, sampling
+        backend = select_backend(*inputs, devices=devices, precision=precision, memory=memory)
         measures = parse_measures(measure, problem)
         started = time.perf_counter()
         run = SingleDriver(problem, network, algorithm, seed, sampling, backend, measures)

@@ -87,15 +87,8 @@ def simulate_epochs(
     for epoch, end in epoch_ends(network, rounds):
         members, seed = list(epoch.members), settings.seed
         part = problem.select_agents(members)
-        backend = SingleDevice(
-            part,
-            epoch.network,
-            algorithm.batch,
-            settings.sampling,
-            settings.precision,
-            settings.memory,
-            members,
-        )
+        inputs = part, epoch.network, algorithm.batch, settings.sampling
+        backend = SingleDevice(*inputs, settings.precision, settings.memory, members)
         driver = SingleDriver(
             part, epoch.network, algorithm, seed, settings.sampling, backend, settings.measures
         )

@@ -112,15 +112,8 @@ class MultiDevice(SingleRunBackend):
         load_part = lambda name: problem.batched_part(name, batch, load_rows, to_agents)
         train = load_part("train")
         valid = train if problem.lower is None else load_part("valid")
-        self.objectives = Objectives(
-            train,
-            valid,
-            problem.upper,
-            problem.lower,
-            problem.lower_level,
-            problem.prox,
-            captured_bytes=problem.captured_bytes,
-        )
+        losses = problem.upper, problem.lower, problem.lower_level, problem.prox
+        self.objectives = Objectives(train, valid, *losses, captured_bytes=problem.captured_bytes)
         self.working = working_objectives(
             self.objectives, precision, casts_y=not problem.has_lower_solution
         )
@@ -142,13 +135,8 @@ class MultiDevice(SingleRunBackend):
         )
         self.budget = Budget(mesh_devices, memory)
         self.measurement_programs: dict[Any, MemoryBoundedProgram] = {}
-        self.rounds = MemoryBoundedProgram(
-            _donating_run_rounds if self.donates else _run_rounds,
-            self.parallel_agents,
-            self.budget,
-            WORK,
-            REMEDY,
-        )
+        rounds, size = _donating_run_rounds if self.donates else _run_rounds, self.parallel_agents
+        self.rounds = MemoryBoundedProgram(rounds, size, self.budget, WORK, REMEDY)
 
     def initial_run_progress(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:
         return initial_progress(algorithm, x, y, self.agents)
@@ -214,13 +202,8 @@ class MultiDevice(SingleRunBackend):
         leaves, structure = jax.tree.flatten(problem.rows[part][problem.loaded_agents[0]])
         data = jax.tree.unflatten(structure, map(load_leaf, range(len(leaves))))
         row_counts = self._to_devices(counts[self.sharding.agent_at_place].astype(np.int32), CUT)
-        return Rows(
-            data,
-            row_counts,
-            batch,
-            is_sample=problem.is_sample(part),
-            chunk=problem.chunk_rows(batch),
-        )
+        is_sample, chunk = problem.is_sample(part), problem.chunk_rows(batch)
+        return Rows(data, row_counts, batch, is_sample=is_sample, chunk=chunk)
 
 
 def _without_padding(tree: Tree, count: int) -> Tree:
@@ -244,15 +227,9 @@ def _run_rounds_until(
     Devices exchange nothing but messages, so none waits to learn whether others are finite.
     """
 
-    def run_local_rounds(
-        algorithm: Algorithm,
-        problem: Objectives,
-        mixing: ShardedMixer | ShardedLinkMixer,
-        agents: jax.Array,
-        key: jax.Array,
-        progress: Progress,
-        until: jax.Array,
-    ) -> tuple[Progress, jax.Array]:
+    def run_local_rounds(*inputs: Any) -> tuple[Progress, jax.Array]:
+        algorithm, problem, mixing, agents, key, progress, until = inputs
+
         def body(carry: Any) -> Any:
             before, failed = carry
             after = run_round(algorithm, problem, mixing, key, sampling, before, agents, size)

@@ -106,13 +106,9 @@ class Recorder:
         first, last = self.entries[0], self.entries[-1]
         if "stationarity" not in first:
             return
+        inputs = self.warnings.start, x, last, first["stationarity"]
         if message := standstill_warning(
-            self.warnings.start,
-            x,
-            last,
-            first["stationarity"],
-            algorithm=self.steps.algorithm,
-            rounds=int(last["round"]),
+            *inputs, algorithm=self.steps.algorithm, rounds=int(last["round"])
         ):
             warnings.warn(f"{label}: {message}", RuntimeWarning, stacklevel=5)
 

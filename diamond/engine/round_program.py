@@ -143,11 +143,8 @@ def estimate_gradients(
         objectives = problem.for_agent(agent)
         if sample is not None:
             drawn = objectives.draw_batch(drawn._replace(bits=sample.bits))
-        return (
-            select_agent_values(algorithm, i)
-            .stages[stage_index]
-            .estimate(objectives, state, t, drawn)
-        )
+        stage = select_agent_values(algorithm, i).stages[stage_index]
+        return stage.estimate(objectives, state, t, drawn)
 
     agents = jnp.arange(problem.train.count.shape[0])
     if algorithm.stages[stage_index].takes_turns:
@@ -233,6 +230,7 @@ def run_round(
         stage_index: int, exchange_index: Any, before: tuple[State, jax.Array, Any]
     ) -> tuple[State, jax.Array, Any]:
         state, spent, link_states = before
+        inputs = algorithm, problem, state, t
         sample: Any = None
         if in_place or not stages[stage_index].ignores_samples:
             sample = draw_samples(
@@ -240,24 +238,11 @@ def run_round(
             )
         if in_place:
             state, estimates, costs = estimate_in_place(
-                algorithm,
-                problem,
-                state,
-                t,
-                sample=sample,
-                agent_indices=agent_indices,
-                stage_index=stage_index,
+                *inputs, sample=sample, agent_indices=agent_indices, stage_index=stage_index
             )
         else:
             estimates, costs = estimate_gradients(
-                algorithm,
-                problem,
-                state,
-                t,
-                sample=sample,
-                agent_indices=agents,
-                size=size,
-                stage_index=stage_index,
+                *inputs, sample=sample, agent_indices=agents, size=size, stage_index=stage_index
             )
         outgoing = lambda i, *values: (
             select_agent_values(algorithm, i).stages[stage_index].outgoing(*values, t)

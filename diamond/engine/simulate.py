@@ -188,15 +188,9 @@ def simulate(
                 problem, network, algorithm, rounds, settings=settings, on_entries=show
             )
             return _configured(run, rounds, every, stop, measure=measure)
+        inputs = problem, network, algorithm.batch, sampling
         chosen_backend = backend or select_backend(
-            problem,
-            network,
-            algorithm.batch,
-            sampling,
-            devices=devices,
-            precision=precision,
-            memory=memory,
-            shard=shard,
+            *inputs, devices=devices, precision=precision, memory=memory, shard=shard
         )
         driver = SingleDriver(
             problem, network, algorithm, seed, sampling, chosen_backend, measures, shrinks, resume

@@ -53,13 +53,9 @@ class SingleDevice(SingleRunBackend):
         limit = None if memory == "least" else memory
         self.budget = Budget(list(self.objectives.train.count.devices()), limit)
         self.measurement_programs: dict[Any, MemoryBoundedProgram] = {}
-        self.rounds = MemoryBoundedProgram(
-            self._select_program(memory),
-            round_program.agents_in_parallel(self.working.train),
-            self.budget,
-            round_program.WORK,
-            round_program.REMEDY,
-        )
+        size = round_program.agents_in_parallel(self.working.train)
+        labels = round_program.WORK, round_program.REMEDY
+        self.rounds = MemoryBoundedProgram(self._select_program(memory), size, self.budget, *labels)
 
     def _select_program(self, memory: int | Literal["least"] | None) -> Any:
         """Return the program of the rounds: agents one after another need the least memory."""

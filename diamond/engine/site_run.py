@@ -203,17 +203,16 @@ class _SiteRun:
 
     def make_agent(self, epoch: Epoch | None) -> Agent:
         """Make the agent of an epoch; None: of a run whose members do not change."""
+        settings, network = self.settings, self.network if epoch is None else epoch.network
+        inputs = self.problem, network, self.algorithm, self.site.me.number
         agent = Agent(
-            self.problem,
-            self.network if epoch is None else epoch.network,
-            self.algorithm,
-            self.site.me.number,
-            seed=self.settings.seed,
-            sampling=self.settings.sampling,
+            *inputs,
+            seed=settings.seed,
+            sampling=settings.sampling,
             epoch=epoch,
-            missing=self.settings.missing,
+            missing=settings.missing,
         )
-        agent.measure = self.settings.measure or agent.measure
+        agent.measure = settings.measure or agent.measure
         return agent
 
     def first_agent(self, epochs: list[Epoch]) -> Agent:

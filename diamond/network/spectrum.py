@@ -24,21 +24,11 @@ def largest_eigenvalues(
 
     # ARPACK would draw a random start, and the result would change between runs.
     start = np.random.default_rng(0).standard_normal(size)
+    options = {"k": count, "v0": start, "return_eigenvectors": False}
     try:
-        values = eigsh(
-            matrix,
-            k=count,
-            which="LA",
-            v0=start,
-            tol=1e-10,
-            ncv=32,
-            maxiter=40,
-            return_eigenvectors=False,
-        )
+        values = eigsh(matrix, which="LA", tol=1e-10, ncv=32, maxiter=40, **options)
     except ArpackNoConvergence:
-        values = eigsh(
-            matrix.tocsc(), k=count, sigma=above, which="LM", v0=start, return_eigenvectors=False
-        )
+        values = eigsh(matrix.tocsc(), sigma=above, which="LM", **options)
     return np.sort(values)
 
 

@@ -3,9 +3,8 @@
 from .constant_estimates import estimate
 from .constants import Constants, Start
 from .descent import descent
-from .lemmas import bias, lemma1, lemma2, terms
 from .rate import Rate, Slope, averages, rate, reached, slope
-from .theorem import Theorem1, right_side, theorem1
+from .theorem import Theorem1, bias, lemma1, lemma2, right_side, terms, theorem1
 
 __all__ = [
     "Constants",

@@ -3,8 +3,7 @@
 import math
 
 from .constants import Constants
-from .lemmas import lemma1
-from .theorem import Theorem1
+from .theorem import Theorem1, lemma1
 
 
 def descent(c: Constants, theorem: Theorem1, alpha: float) -> dict[str, float]:

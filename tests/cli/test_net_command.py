@@ -19,7 +19,7 @@ from diamond.config.validation_errors import BadExperiment
 from diamond.engine.site_rehearsal import rehearse
 from diamond.sites.identity import roster
 from diamond.sites.transport import reachability
-from diamond.sites.transport.edge_check import check_edges
+from diamond.sites.transport.operator_queries import check_edges
 from diamond.sites.transport.timeouts import Timeouts
 from diamond.sites.transport.worker_thread import run_in_thread
 

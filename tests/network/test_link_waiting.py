@@ -5,9 +5,8 @@ import pytest
 from helpers import ring
 
 from diamond.network import erdos_renyi, one_way_ring, path
-from diamond.network.links.link_clock import LinkClock
+from diamond.network.links.link_clock import PACKET, LinkClock, mean_resends, packets, resends
 from diamond.network.links.link_properties import HEADERS
-from diamond.network.links.resending import PACKET, mean_resends, packets, resends
 
 
 def test_how_often_the_unluckiest_packet_is_lost():

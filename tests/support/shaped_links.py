@@ -11,7 +11,7 @@ from proxy import Proxy
 from tls_sites import ports
 
 import diamond
-from diamond.network.links.resending import PACKET
+from diamond.network.links.link_clock import PACKET
 from diamond.sites.identity import certificate_authority, roster
 from diamond.sites.rounds.node import Node
 from diamond.sites.transport.rpc import RpcClient

@@ -1,4 +1,4 @@
-"""Simulated time of rounds on the links of a network."""
+"""Simulated time of rounds on the links of a network, and the delay by resent packets."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from diamond.network.links.link_properties import Links
 from diamond.network.links.link_values import Numbers
 
-from .resending import chances, mean_resends, packets, resends
-
 BLOCK = 1024  # rounds whose slow agents are drawn at once
 SAME = 1e-12  # relative tolerance for periodic clocks
+PACKET = 1448  # bytes of a TCP stream in an Ethernet frame
+NEVER = 1e-9  # probability of resends that is neglected
 
 
 class TimedExchange(NamedTuple):
@@ -292,3 +292,37 @@ class LinkClock:
         blocks = range(-(-rounds // BLOCK))
         slowest = np.concatenate([self._draw_slowdowns(block).max(1) for block in blocks])
         return float(slowest[:rounds].sum())
+
+
+def packets(count: float) -> int:
+    """Return the number of packets of a message of `count` bytes."""
+    return max(1, -(-int(count) // PACKET))
+
+
+def chances(seed: int, t: int, shape: tuple[int, ...]) -> Numbers:
+    """Draw uniform numbers between 0 and 1, a function of the seed and the round."""
+    key = np.array([seed % 2**64, t], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, 1])).random(shape)
+
+
+def resends(loss: Numbers, number: int, chance: Any) -> Numbers:
+    """Return G, the number of resends of the unluckiest of `number` packets.
+
+        P(G <= k) = (1 - loss^(k + 1))^number
+
+    at the quantile `chance`, uniform between 0 and 1; one value per link.
+    """
+    tail = np.maximum(-np.expm1(np.log(np.maximum(chance, NEVER)) / number), NEVER)
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.ceil(np.log(tail) / np.log(loss)) - 1, 0.0)
+
+
+def mean_resends(loss: Numbers, number: int) -> Numbers:
+    """Return the mean of G: sum_k P(G > k)."""
+    mean, exceedance = np.zeros_like(loss), np.ones_like(loss)
+    k = 0
+    while (exceedance > NEVER).any():
+        k += 1
+        exceedance = -np.expm1(number * np.log1p(-(loss**k)))
+        mean = mean + exceedance
+    return mean

@@ -38,7 +38,7 @@ class Links:
 
     seconds. A share `loss` of the packets is lost and sent again `timeout` seconds later, so each
     packet is sent 1 / (1 - loss) times on average; G is the number of resends of the unluckiest
-    packet of the message (`resending`). The energy is 8 b joules_per_bit_e / (1 - loss_e) joules.
+    packet of the message (`resends`). The energy is 8 b joules_per_bit_e / (1 - loss_e) joules.
     If messages are `pulled`, b includes HEADERS. `clock` derives the time of a run.
     """
 

@@ -128,13 +128,9 @@ def sharded_mixer(
     )
     rows = [phase.weights for phase in network.phases]
     shares = [phase.weights if phase.shares is None else phase.shares for phase in network.phases]
-    surplus = [np.asarray(c.sum(axis=1)).ravel() - 1 for c in shares]
-    return ShardedLinkMixer(
-        mixer,
-        stack_weights(rows),
-        stack_weights(shares),
-        jnp.asarray(np.stack(surplus)[:, sharding.agent_at_place]),
-    )
+    surplus = np.stack([np.asarray(c.sum(axis=1)).ravel() - 1 for c in shares])
+    at_places = jnp.asarray(surplus[:, sharding.agent_at_place])
+    return ShardedLinkMixer(mixer, stack_weights(rows), stack_weights(shares), at_places)
 
 
 def _symmetric_mixer(

@@ -66,16 +66,10 @@ def create_federation(
     authority = ec.generate_private_key(ec.SECP256R1())
     ca = _certificate(name, authority, authority, name, days=SITE_DAYS * AUTHORITY_YEARS)
     keys = [ec.generate_private_key(ec.SECP256R1()) for _ in sites]
+    fingerprints = [fingerprint(key.public_key()) for key in keys]
     members = tuple(
-        Member(
-            number=i,
-            name=site,
-            address=address,
-            fingerprint=fingerprint(key.public_key()),
-            neighbours=neighbours_of(network, i),
-            relay=site in relays,
-        )
-        for i, ((site, address), key) in enumerate(zip(sites.items(), keys))
+        Member(i, site, address, fingerprints[i], neighbours_of(network, i), site in relays)
+        for i, (site, address) in enumerate(sites.items())
     )
     bare_relays = {name: address for name, address in relays.items() if name not in sites}
     folder.mkdir(parents=True, exist_ok=True)
@@ -105,14 +99,9 @@ def write_bundles(
     for member in roster.members:
         if member.name in keys:
             bundle, key = folder / member.name, keys[member.name]
-            certificate = _certificate(
-                certificate_name(member.fingerprint),
-                key,
-                authority,
-                roster.federation,
-                days=days,
-                claim=encode_claim(IdentityClaim(roster.federation, member.name, roster.version)),
-            )
+            name, federation = certificate_name(member.fingerprint), roster.federation
+            claim = encode_claim(IdentityClaim(federation, member.name, roster.version))
+            certificate = _certificate(name, key, authority, federation, days=days, claim=claim)
             _write_private_key(bundle / KEY, key)
             (bundle / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
             if "privacy" in roster.terms:
@@ -242,13 +231,8 @@ def change_members(
     if mistakes := reachability_mistakes(sites, network, relays):
         raise ValueError("; ".join(mistakes))
     keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in joining}
-    listed = [
-        *old.members,
-        *(
-            Member(numbers[name], name, sites[name], fingerprint(key.public_key()), ())
-            for name, key in keys.items()
-        ),
-    ]
+    joined = {name: fingerprint(key.public_key()) for name, key in keys.items()}
+    listed = [*old.members, *(Member(numbers[n], n, sites[n], f, ()) for n, f in joined.items())]
     for i in members:
         name, neighbours = listed[i].name, {*listed[i].neighbours, *epoch.neighbours(i)}
         listed[i] = replace(

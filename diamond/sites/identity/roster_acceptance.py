@@ -200,13 +200,8 @@ class RosterAcceptance:
             self.confirmed[j] = answer.version
             return True
 
-        name = node.service.site_name(j)
-        await retry_until_answered(
-            attempt,
-            f"confirmation of roster {version} by {name}",
-            node.timeouts,
-            node.wait_records[j],
-        )
+        description = f"confirmation of roster {version} by {node.service.site_name(j)}"
+        await retry_until_answered(attempt, description, node.timeouts, node.wait_records[j])
 
 
 def offer_roster(sender: int, signed: SignedRoster) -> RosterOffer:

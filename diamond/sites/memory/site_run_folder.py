@@ -168,18 +168,9 @@ class SiteRunFolder:
             self.writer.update_manifest(**outcome)
 
     def _manifest_opening(self) -> dict[str, Any]:
-        agent = self.node.agent
-        rounds = self.node.planned_rounds
-        manifest = initial_manifest(
-            self.origin,
-            agent.problem,
-            agent.network,
-            agent.seed,
-            rounds,
-            self.node.every,
-            agent.template.batch,
-            agent.sampling,
-        )
+        agent, rounds = self.node.agent, self.node.planned_rounds
+        inputs = self.origin, agent.problem, agent.network, agent.seed, rounds, self.node.every
+        manifest = initial_manifest(*inputs, agent.template.batch, agent.sampling)
         rows = {part: self._for_this_agent(n) for part, (n,) in manifest["problem"]["rows"].items()}
         problem = {"agents": agent.agent_count, "rows": rows, "labels": None}
         site = {"name": self.origin.name, "agent": agent.number}

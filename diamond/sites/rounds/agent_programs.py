@@ -74,18 +74,9 @@ def compute_program(plan: ComputeKey) -> Callable[..., Any]:
 
         def sample(stage: int, position: int | None) -> Sample:
             rows = objectives.train.stored, objectives.valid.stored
-            return objectives.draw_batch(
-                draw(
-                    key,
-                    t,
-                    agent,
-                    rows,
-                    algorithm.stages[stage].hessian_batches,
-                    algorithm.batch,
-                    plan.sampling,
-                    position,
-                )
-            )
+            batches, batch = algorithm.stages[stage].hessian_batches, algorithm.batch
+            drawn = draw(key, t, agent, rows, batches, batch, plan.sampling, position)
+            return objectives.draw_batch(drawn)
 
         for stage_index, position in plan.silent:
             stage = algorithm.stages[stage_index]

@@ -35,15 +35,9 @@ def measure_agent(
     squared distance of the last sent x to the mean over the agent and its neighbours.
     """
     problem, metrics = agent.problem, tuple(agent.problem.metrics.items())
-    rows = problem.stack(problem.measured_part).for_agent(0)
-    measures = _measure(
-        problem.objectives().for_agent(0),
-        rows,
-        metrics,
-        progress.state.x,
-        progress.state.y,
-        agent.measure,
-    )
+    rows, state = problem.stack(problem.measured_part).for_agent(0), progress.state
+    objectives = problem.objectives().for_agent(0)
+    measures = _measure(objectives, rows, metrics, state.x, state.y, agent.measure)
     spent = zip(Cost._fields, cost_counter.total(progress.spent))
     return {
         "round": progress.t,

@@ -71,12 +71,9 @@ class ExchangeRunner:
         step = self.agent.first_consensus_step(progress.t)
         while True:
             try:
+                work = self.agent.resolve_deferred, progress, consensus
                 resolved: AgentProgress = await self.run_blocking(
-                    compile_once,
-                    f"{self.run}-find",
-                    self.agent.resolve_deferred,
-                    progress,
-                    consensus,
+                    compile_once, f"{self.run}-find", *work
                 )
                 self.spent = resolved.spent
                 return resolved

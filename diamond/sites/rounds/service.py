@@ -97,14 +97,11 @@ class Service:
     def _answer_greeting(self, greeting: messages.Greeting) -> Frame:
         """Compare what the neighbour runs, and answer with receipts of its messages."""
         sender = greeting.sender
-        if mismatch := describe_differences(
-            self.digests,
-            greeting.parts,
-            f"at {self.site_name(self.agent)}",
-            f"at {self.site_name(sender)}",
-        ):
+        here, there = self.site_name(self.agent), self.site_name(sender)
+        parts = self.digests, greeting.parts
+        if mismatch := describe_differences(*parts, f"at {here}", f"at {there}"):
             self.mismatches[sender] = mismatch
-            raise RunMismatch(f"{self.site_name(self.agent)} runs something else: {mismatch}")
+            raise RunMismatch(f"{here} runs something else: {mismatch}")
         self.mismatches.pop(sender, None)
         if greeting.within is not None and greeting.within > 0:
             self._response_limits[sender] = greeting.within
@@ -251,12 +248,8 @@ class Service:
             if j in self.finished:
                 return
             if self.folder is not None:
-                await self.run_blocking(
-                    site_checkpoint.record_finished,
-                    self.folder,
-                    self.digests["run"],
-                    {*self.finished, j},
-                )
+                record, finished = site_checkpoint.record_finished, {*self.finished, j}
+                await self.run_blocking(record, self.folder, self.digests["run"], finished)
             self.finished.add(j)
         self.notify_waiting()
 

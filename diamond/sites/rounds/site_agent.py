@@ -76,14 +76,9 @@ class Agent(AgentSetup):
     def _resolution_context(
         self, progress: AgentProgress, consensus: deferred.Consensus = deferred.SingleProcess()
     ) -> deferred.ResolutionContext:
+        inputs, memory = (self.problem, self.network), dict(progress.estimates)
         return deferred.ResolutionContext(
-            self.problem,
-            self.network,
-            self.template.batch,
-            self.seed,
-            memory=dict(progress.estimates),
-            agent=self.number,
-            consensus=consensus,
+            *inputs, self.template.batch, self.seed, memory, agent=self.number, consensus=consensus
         )
 
     def compute(self, progress: AgentProgress, exchange: int) -> LocalResult:

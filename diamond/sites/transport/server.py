@@ -103,16 +103,9 @@ class Server:
             if is_new and find_route(self.bundle, member).kind == "await relay":
                 self._awaited.add(member.number)
                 for relay in self.bundle.roster.all_relays:
-                    on_connection = partial(self._admit_relayed, member.number)
-                    self.start_task(
-                        accept_through_relay(
-                            self._credentials,
-                            relay,
-                            member.number,
-                            self.audit,
-                            on_connection=on_connection,
-                        )
-                    )
+                    place = self._credentials, relay, member.number
+                    admit = partial(self._admit_relayed, member.number)
+                    self.start_task(accept_through_relay(*place, self.audit, on_connection=admit))
 
     async def _reserve_neighbours(self) -> None:
         """Reserve admission for the hosts that the roster lists as neighbours."""
@@ -192,10 +185,8 @@ class Server:
                 )
                 await session.authenticated
         except (OSError, TimeoutError, Refused, FrameError) as cause:
-            self.audit.record_event(
-                session.address,
-                f"refused: {describe_admission_failure(cause, AUTHENTICATION_SECONDS)}",
-            )
+            reason = describe_admission_failure(cause, AUTHENTICATION_SECONDS)
+            self.audit.record_event(session.address, f"refused: {reason}")
             session.packets.close()
         except asyncio.CancelledError:
             if session.is_evicted:

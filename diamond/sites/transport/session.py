@@ -151,14 +151,10 @@ class Session:
         try:
             header, _ = wire_format.unpack(bytes(body), MAX_REQUEST_BYTES)
             opening = SessionOpening.decode(header)
-            certificate, expires = peer_identity(
-                self.packets.transport.get_extra_info("ssl_object")
-            )
-            member = find_neighbour(
-                certificate,
-                self.server.bundle,
-                opening.roster if isinstance(opening.roster, int) else 0,
-            )
+            ssl_object = self.packets.transport.get_extra_info("ssl_object")
+            certificate, expires = peer_identity(ssl_object)
+            version = opening.roster if isinstance(opening.roster, int) else 0
+            member = find_neighbour(certificate, self.server.bundle, version)
             if self.expected not in (None, member.number):
                 raise Refused(f"{member.name} is not the site that this connection leads to")
         except (Refused, FrameError) as reason:
