@@ -27,9 +27,8 @@ class BenchmarkCase:
     topology: str
     level: str  # the lower level: personal, common or none
     kind: str  # of the network: symmetric, balanced or directed
-    cache_description: Mapping[
-        str, Any
-    ]  # everything that defines the case, as JSON: key of the trial cache
+    # Everything that defines the case, as JSON: key of the trial cache.
+    cache_description: Mapping[str, Any]
     tables_fit: bool = True  # whether g_yy, and a table of all batches, fit in memory
 
     @property
@@ -274,3 +273,13 @@ links_one_way = _define_linked_case(
 links_one_peer = _define_linked_case(
     "links_one_peer", "one peer a round of 8 at 1 Mbit/s", "changing", lambda: network.one_peer(8)
 )
+
+# Cases of the suites.
+Cases = tuple[BenchmarkCase, ...]
+PERSONAL: Cases = (quadratic, quadratic_noisy, quadratic_stiff, ridge, penalties, support_vectors)
+PERSONAL += (meta_learning, actor_critic)
+COMMON: Cases = (common_quadratic, common_noisy, common_wide, hyper_cleaning, hyper_cleaning_skewed)
+COMMON += (policy_evaluation,)
+ONE_AGENT: Cases = (alone_quadratic, alone_stiff, alone_ridge, alone_penalties, alone_cleaning)
+ONE_AGENT += (alone_meta_learning,)
+LINKS: Cases = (links_perfect, links_dropping, links_four_bits, links_one_way, links_one_peer)

@@ -61,67 +61,12 @@ ONE_AGENT += " sustain ttsa vrbo solve"
 LINKS = "diamond gt_sgd dsgd m_sgd k_free push_diging sgp solve"
 PAPER = "diamond gt_sgd dsgd m_sgd"
 SUITES: dict[str, Suite] = {
-    "personal": Suite(
-        "personal",
-        (
-            cases.quadratic,
-            cases.quadratic_noisy,
-            cases.quadratic_stiff,
-            cases.ridge,
-            cases.penalties,
-            cases.support_vectors,
-            cases.meta_learning,
-            cases.actor_critic,
-        ),
-        tuple(PERSONAL.split()),
-    ),
-    "common": Suite(
-        "common",
-        (
-            cases.common_quadratic,
-            cases.common_noisy,
-            cases.common_wide,
-            cases.hyper_cleaning,
-            cases.hyper_cleaning_skewed,
-            cases.policy_evaluation,
-        ),
-        tuple(COMMON.split()),
-    ),
-    "one-agent": Suite(
-        "one-agent",
-        (
-            cases.alone_quadratic,
-            cases.alone_stiff,
-            cases.alone_ridge,
-            cases.alone_penalties,
-            cases.alone_cleaning,
-            cases.alone_meta_learning,
-        ),
-        tuple(ONE_AGENT.split()),
-    ),
-    "links": Suite(
-        "links",
-        (
-            cases.links_perfect,
-            cases.links_dropping,
-            cases.links_four_bits,
-            cases.links_one_way,
-            cases.links_one_peer,
-        ),
-        tuple(LINKS.split()),
-    ),
-    "unseen": Suite(  # drawn before the method `solve` was written
-        "unseen",
-        (
-            unseen_cases.network_below,
-            unseen_cases.condition_10000,
-            unseen_cases.sparse_64,
-            unseen_cases.heavy_tails,
-            unseen_cases.uneven,
-            unseen_cases.tiny_x,
-        ),
-        tuple(PERSONAL.split()),
-    ),
+    "personal": Suite("personal", cases.PERSONAL, tuple(PERSONAL.split())),
+    "common": Suite("common", cases.COMMON, tuple(COMMON.split())),
+    "one-agent": Suite("one-agent", cases.ONE_AGENT, tuple(ONE_AGENT.split())),
+    "links": Suite("links", cases.LINKS, tuple(LINKS.split())),
+    # Drawn before the method `solve` was written.
+    "unseen": Suite("unseen", unseen_cases.CASES, tuple(PERSONAL.split())),
     "paper": Suite("paper", (cases.meta_learning, cases.penalties), tuple(PAPER.split())),
 }
 SUITES["quick"] = Suite(
@@ -192,10 +137,9 @@ def _read_suite(path: Path) -> Suite:
         if not isinstance(raw.get(key, 1), int) or raw.get(key, 1) < 1:
             raise ValueError(f"{path}: {key} = {raw[key]!r} must be a whole number, at least 1")
     cases_by_name = {case.name: case for suite in SUITES.values() for case in suite.cases}
+    look_up = lambda name: _look_up("case", cases_by_name, name)
     chosen_cases = [
-        _look_up("case", cases_by_name, entry)
-        if isinstance(entry, str)
-        else _read_case(entry, path, i)
+        look_up(entry) if isinstance(entry, str) else _read_case(entry, path, i)
         for i, entry in enumerate(raw["cases"])
     ]
     numbers = {key: raw[key] for key in ("settings", "seeds", "tuning_seeds") if key in raw}

@@ -99,3 +99,6 @@ def tiny_x() -> tuple[Problem, Network]:
 
 def _in_small_units(loss: Any, x: Any, y: Any, rows: Any) -> jax.Array:
     return loss(1e4 * x, y, rows)
+
+
+CASES = (network_below, condition_10000, sparse_64, heavy_tails, uneven, tiny_x)

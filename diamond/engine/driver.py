@@ -50,32 +50,24 @@ class Driver:
         self.seeds = [seed for _, seed in runs]
         shared_context = {"groups": backend.groups, "consensus": backend.consensus}
         shared_context |= {"members": getattr(backend, "members", None)}
-        self.steps = [
-            StepPolicy(
-                a,
-                ResolutionContext(
-                    problem, network, a.batch, seed, memory=dict(estimates or {}), **shared_context
-                ),
-            )
-            for a, seed in runs
-        ]
+        self.steps = []
+        for algorithm, seed in runs:
+            inputs, memory = (problem, network, algorithm.batch, seed), dict(estimates or {})
+            context = ResolutionContext(*inputs, memory=memory, **shared_context)
+            self.steps.append(StepPolicy(algorithm, context))
         starts = {seed: problem.start(seed) for seed in self.seeds}
         self._combine()
         self.progress = backend.initial_progress(
             self.algorithm, [starts[seed] for seed in self.seeds]
         )
         self._charge()
-        traffic_of_round = count_traffic(
-            self.steps[0].algorithm,
-            backend.objectives,
-            *starts[self.seeds[0]],
-            network.channels,
-            network.mask_limit is not None,
-        )
-        inputs = RunInputs(problem, network, sampling, traffic_of_round)
+        first, (x, y) = self.steps[0].algorithm, starts[self.seeds[0]]
+        links_of_messages = network.channels, network.mask_limit is not None
+        traffic_of_round = count_traffic(first, backend.objectives, x, y, *links_of_messages)
+        run_inputs = RunInputs(problem, network, sampling, traffic_of_round)
         links = {seed: LinkCosts(network, traffic_of_round, seed) for seed in starts}
         self.recorders = [
-            Recorder(inputs, steps, seed, starts[seed], links=links[seed])
+            Recorder(run_inputs, steps, seed, starts[seed], links=links[seed])
             for steps, seed in zip(self.steps, self.seeds)
         ]
         self.measurement = MeasurementProgram(problem, measures, backend, self.seeds)

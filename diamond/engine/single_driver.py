@@ -46,16 +46,8 @@ class SingleDriver(Driver):
         resume: Snapshot | None = None,
     ):
         estimates = resume.resolved if resume else None
-        runs = [(algorithm, seed)]
-        super().__init__(
-            problem,
-            network,
-            runs,
-            sampling,
-            backend=backend,
-            measures=measures,
-            estimates=estimates,
-        )
+        inputs = problem, network, [(algorithm, seed)], sampling
+        super().__init__(*inputs, backend=backend, measures=measures, estimates=estimates)
         (self.policy,), (self.recorder,) = self.steps, self.recorders
         self.rollback: RollbackPolicy = (
             HostRollbackPolicy(self.progress, backend, shrink, self.policy.context)
@@ -182,14 +174,8 @@ class SingleDriver(Driver):
         """Run the round after `last_finite` again and return its error."""
         after, _ = self._run_backend(last_finite, int(last_finite.t) + 1)
         last_finite, after = self._gather(last_finite), self._gather(after)
-        return divergence_error(
-            self.policy,
-            self.seeds[0],
-            self.sampling,
-            last_finite,
-            after=after,
-            run=self.recorder.run(last_finite),
-        )
+        inputs, run = (self.policy, self.seeds[0], self.sampling), self.recorder.run(last_finite)
+        return divergence_error(*inputs, last_finite, after=after, run=run)
 
     def _error_without_last_state(self, after: Progress) -> Diverged:
         """Return the error of a run whose last finite state was overwritten."""

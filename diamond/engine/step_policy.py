@@ -32,11 +32,8 @@ class StepPolicy:
 
     def stops(self, t: int, rounds: int) -> list[int]:
         """Return later rounds in which numbers are estimated again."""
-        return (
-            [r for r in deferred.reestimation_rounds(rounds) if r > t]
-            if self.context.needs_reestimation
-            else []
-        )
+        later = [r for r in deferred.reestimation_rounds(rounds) if r > t]
+        return later if self.context.needs_reestimation else []
 
     def reestimate(self, x: Tree, y: Tree, t: int, forget: bool = False) -> None:
         """Estimate numbers again after t rounds at x and y; `forget` those of a broken run."""

@@ -89,14 +89,8 @@ def one_way(
     ).T.tocsr()
     pattern = csr_array(receives + csr_array(np.eye(len(labels))))
     is_custom = rows is not None or columns is not None
-    weights = (
-        _even_weights(pattern, 1) if rows is None else _check_weights(rows, pattern, "rows", 1)
-    )
-    shares = (
-        _even_weights(pattern, 0)
-        if columns is None
-        else _check_weights(columns, pattern, "columns", 0)
-    )
+    weights = _check_weights(rows, pattern, "rows", 1)
+    shares = _check_weights(columns, pattern, "columns", 0)
     rule = "custom" if is_custom else "even"
     return Network(nx.freeze(numbered), weights, name, rule, labels, draws, shares)
 
@@ -122,8 +116,10 @@ def _even_weights(pattern: csr_array, axis: int) -> csr_array:
     return make_read_only(weights)
 
 
-def _check_weights(matrix: Matrix, pattern: csr_array, name: str, axis: int) -> csr_array:
-    """Check that a user's weights fit this graph."""
+def _check_weights(matrix: Matrix | None, pattern: csr_array, name: str, axis: int) -> csr_array:
+    """Return the weights of a user, who must give some that fit this graph, or even ones."""
+    if matrix is None:
+        return _even_weights(pattern, axis)
     m = np.asarray(matrix.toarray() if isinstance(matrix, sparray | spmatrix) else matrix, float)
     if m.shape != pattern.shape:
         raise ValueError(f"{name} has shape {m.shape}; the graph needs {pattern.shape}")

@@ -14,10 +14,7 @@ from .report_payload import MEASURES, list_axes, round_number
 
 COUNT_COLUMNS = ("agents", "round", "samples", "gradients", "hvps", "jvps", "bytes", "seconds")
 PREFERRED_MEASURES = ("upper_loss", "metric", "local_loss")  # the first two measured ones are shown
-CUTOFF_FACTORS = {
-    "metric": 1e4,
-    "upper_loss": 2.0,
-}  # multiples of the start, above which nothing is drawn
+CUTOFF_FACTORS = {"metric": 1e4, "upper_loss": 2.0}  # times the start: nothing is drawn above
 DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-.", "longdash": (0, (8, 3))}
 Curve = dict[str, np.ndarray]
 Format = Literal["png", "pdf", "svg"]

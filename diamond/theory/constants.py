@@ -42,9 +42,8 @@ class Constants:
     heterogeneity: float = 0.0  # mean_i ||h_i - hbar||^2 / ||hbar||^2
     start: Start = field(default_factory=Start)
     errors: Mapping[str, float] = field(default_factory=dict)
-    cost: Cost = field(
-        default_factory=Cost
-    )  # cost of the estimates in rows per agent; the mean over the agents
+    # Cost of the estimates in rows per agent; the mean over the agents.
+    cost: Cost = field(default_factory=Cost)
     rounds: int = 0  # rounds of communication for the estimates
     bytes: int = 0  # over all edges, in both directions
 

@@ -132,14 +132,10 @@ class Links:
             return "none"
         parts = [_format_range(self.rate, "bit/s"), _format_range(self.latency, "s")]
         parts += [f"loss {_format_range(100 * self.loss, '%')}"] if self.loss.any() else []
-        parts += (
-            [f"sent again after {_format_range(self.timeout, 's')}"]
-            if self.has_resend_delay
-            else []
-        )
-        parts += (
-            [_format_range(self.joules_per_bit, "J/bit")] if self.joules_per_bit is not None else []
-        )
+        if self.has_resend_delay:
+            parts.append(f"sent again after {_format_range(self.timeout, 's')}")
+        if self.joules_per_bit is not None:
+            parts.append(_format_range(self.joules_per_bit, "J/bit"))
         parts += ["half duplex"] if self.half_duplex else []
         parts += ["shared medium"] if self.shared_medium else []
         parts += ["pulled"] if self.pulled else []
@@ -166,18 +162,9 @@ def update_links(
 
     Without `before`, `changes` needs a rate. `one_way`: edges are (sender, receiver).
     """
-    options_before: dict[str, Any] = {
-        "latency": 0.0,
-        "loss": 0.0,
-        "compute": 0.0,
-        "stragglers": 1.0,
-    }
-    options_before |= {
-        "timeout": 0.0,
-        "slow_chance": 0.0,
-        "slow_factor": 1.0,
-        **dict.fromkeys(FLAGS, False),
-    }
+    zeros = ("latency", "loss", "compute", "timeout", "slow_chance")
+    options_before: dict[str, Any] = dict.fromkeys(zeros, 0.0) | dict.fromkeys(FLAGS, False)
+    options_before |= {"stragglers": 1.0, "slow_factor": 1.0}
     if before is not None:
         options_before = {
             f.name: getattr(before, f.name) for f in fields(before) if f.name not in NETWORK_FIELDS

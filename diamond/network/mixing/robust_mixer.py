@@ -236,11 +236,7 @@ def robust_receiver(network: Network, agent: int) -> RobustReceiver | None:
 
 def aggregation_of(network: Network) -> RobustAggregation:
     """Return the aggregation by which agents of this network combine messages."""
-    return (
-        RobustAggregation("mean", 0)
-        if network.defense is None
-        else RobustAggregation(*network.defense)
-    )
+    return RobustAggregation(*(network.defense or ("mean", 0)))
 
 
 def robust_mixer(network: Network) -> RobustMixer:

@@ -140,11 +140,8 @@ def _symmetric_mixer(
     colors = _color_pairs(agents_to_send)
     travel = sum(max(len(agents_to_send[pair]) for pair in pairs) for pairs in colors)
     if transport is None:
-        transport = (
-            "permute"
-            if colors and travel < (sharding.devices - 1) * sharding.places_per_device / 2
-            else "gather"
-        )
+        gathered = (sharding.devices - 1) * sharding.places_per_device
+        transport = "permute" if colors and travel < gathered / 2 else "gather"
     if transport == "gather" or not colors:
         return ShardedMixer(_slots(network, sharding, {}), (), mean_tree(network), ())
     table: dict[tuple[int, int], int] = {}  # (part, agent) -> row

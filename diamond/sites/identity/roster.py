@@ -161,11 +161,8 @@ def load_signing_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 def fingerprint(key: CertificatePublicKeyTypes) -> str:
     """Return the SHA-256 digest of a public key."""
-    return hashlib.sha256(
-        key.public_bytes(
-            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-    ).hexdigest()
+    kind = serialization.PublicFormat.SubjectPublicKeyInfo
+    return hashlib.sha256(key.public_bytes(serialization.Encoding.DER, kind)).hexdigest()
 
 
 def certificate_name(fingerprint: str) -> str:
@@ -178,17 +175,11 @@ def decode_roster(content: bytes) -> Roster:
     """Decode a roster; raises `BadBundle` if it contradicts itself."""
     document = json.loads(content)
     members = [Member(**m | {"neighbours": tuple(m["neighbours"])}) for m in document["members"]]
-    roster = Roster(
-        document["federation"],
-        tuple(members),
-        dict(document["terms"]),
-        int(document["version"]),
-        dict(document.get("relays", {})),
-        tuple(
-            RosterEpoch(**epoch | {"members": tuple(epoch["members"])})
-            for epoch in document.get("epochs", [])
-        ),
-    )
+    listed = document.get("epochs", [])
+    epochs = tuple(RosterEpoch(**epoch | {"members": tuple(epoch["members"])}) for epoch in listed)
+    terms, relays = dict(document["terms"]), dict(document.get("relays", {}))
+    version, federation = int(document["version"]), document["federation"]
+    roster = Roster(federation, tuple(members), terms, version, relays, epochs)
     entries: list[Member | RosterEpoch] = [*roster.members, *roster.epochs]
     for entry in entries:
         _check_types(entry)

@@ -44,15 +44,11 @@ class SiteRunFolder:
         self.earlier_seconds = dict.fromkeys(TIME_COLUMNS, 0.0)
         self.progress: AgentProgress | None = None
         agent = node.agent
-        start = agent.problem.start(agent.seed)
-        message_traffic = count_traffic(
-            agent.template,
-            agent.objectives,
-            *start,
-            agent.network.channels,
-            agent.network.mask_limit is not None,
-        )
-        self.link_costs = LinkCosts(agent.network, message_traffic, agent.seed)
+        network, (x, y) = agent.network, agent.problem.start(agent.seed)
+        is_masked = network.mask_limit is not None
+        inputs = agent.template, agent.objectives, x, y
+        message_traffic = count_traffic(*inputs, network.channels, is_masked)
+        self.link_costs = LinkCosts(network, message_traffic, agent.seed)
 
     def record_evaluation(self, progress: AgentProgress) -> None:
         """Evaluate the agent's state, if it is due."""
@@ -93,12 +89,9 @@ class SiteRunFolder:
         network = self.node.agent.network
         diameter, bytes = network.diameter, agreed_bytes(progress.estimates)
         exchanges = count_exchanges(progress.estimates).talks * diameter
-        costs = self.link_costs.costs(
-            progress.rounds_run,
-            exchanges,
-            bytes * network.count_messages(diameter),
-            network.agents * busy,
-        )
+        bytes *= network.count_messages(diameter)
+        rounds, seconds = progress.rounds_run, network.agents * busy
+        costs = self.link_costs.costs(rounds, exchanges, bytes, seconds)
         return {name: value for name, value in costs.items() if name == "network_seconds"}
 
     def _open_folder(self, progress: AgentProgress) -> None:

@@ -60,15 +60,10 @@ def _measure(
         if chunk is not None and measure == "cheap":  # y is large or the lower level not convex
             valid = problem.valid.sample_rows(sampled_measures.ROWS, chunk)
             tested = rows.sample_rows(sampled_measures.ROWS, chunk)
-            return {
-                "local_loss": valid.mean(problem.upper, x, y),
-                **(
-                    sampled_measures.measure_lower_level(problem, x, y, chunk)
-                    if problem.lower_level == "personal"
-                    else {}
-                ),
-                **{name: tested.mean(loss, x, y) for name, loss in metrics},
-            }
+            measures = {"local_loss": valid.mean(problem.upper, x, y)}
+            if problem.lower_level == "personal":
+                measures |= sampled_measures.measure_lower_level(problem, x, y, chunk)
+            return measures | {name: tested.mean(loss, x, y) for name, loss in metrics}
         measures = {
             "local_loss": problem.f(x, y, None),
             **{name: rows.mean(loss, x, y) for name, loss in metrics},

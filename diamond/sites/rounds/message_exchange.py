@@ -204,13 +204,9 @@ class ExchangeRunner:
         """Run an exchange of a round without neighbours: nothing is sent."""
         local_result = await self.run_blocking(self.agent.compute, progress, exchange)
         self.spent = local_result.spent
-        is_early = self.agent.sends_before_gradient(exchange)
-        messages = dict.fromkeys(
-            self.agent.sources,
-            await self.run_blocking(
-                self.agent.outgoing_arrays, progress, exchange, None if is_early else local_result
-            ),
-        )
+        needed = None if self.agent.sends_before_gradient(exchange) else local_result
+        own = await self.run_blocking(self.agent.outgoing_arrays, progress, exchange, needed)
+        messages = dict.fromkeys(self.agent.sources, own)
         return await self._finish_exchange(progress, exchange, local_result, messages)
 
     async def _finish_exchange(self, *inputs: Any) -> AgentProgress:
@@ -333,10 +329,8 @@ class ExchangeRunner:
     async def _publish_outgoing(
         self, progress: AgentProgress, exchange: int, local_result: LocalResult | None
     ) -> list[Any]:
-        return self.publish(
-            self.agent.tick(progress, exchange),
-            await self.run_blocking(self.agent.outgoing_arrays, progress, exchange, local_result),
-        )
+        work = self.agent.outgoing_arrays, progress, exchange, local_result
+        return self.publish(self.agent.tick(progress, exchange), await self.run_blocking(*work))
 
     def publish(self, t: int, arrays: list[Any], consensus_step: int = 0) -> list[Any]:
         """Publish arrays as the message of exchange t, or before it.

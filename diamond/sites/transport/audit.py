@@ -67,8 +67,5 @@ def sanitize_text(value: Any, max_length: int = MAX_LENGTH) -> str:
     text = str(value)
     cut = text[: max_length + 1]
     plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
-    return (
-        plain
-        if len(text) <= max_length and len(plain) <= max_length
-        else plain[: max_length - 3] + "..."
-    )
+    is_whole = len(text) <= max_length and len(plain) <= max_length
+    return plain if is_whole else plain[: max_length - 3] + "..."

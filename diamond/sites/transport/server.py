@@ -68,11 +68,8 @@ class Server:
         self._awaited: set[int] = set()  # neighbours that a relay leads to this site
         self._tasks = BackgroundTasks()
         self._accepting: list[asyncio.Task[None]] = []
-        self._relay_hub = (
-            RelayHub(site.ca, lambda: self.bundle.roster, audit=self.audit)
-            if site.me.relay
-            else None
-        )
+        hub = RelayHub(site.ca, lambda: self.bundle.roster, audit=self.audit)
+        self._relay_hub = hub if site.me.relay else None
 
     @property
     def bundle(self) -> Bundle:
