@@ -30,15 +30,8 @@ class RollbackPolicy:
     state with the lowest monitored loss. `enabled`: whether a run that breaks rolls back.
     """
 
-    def __init__(
-        self,
-        start: Progress,
-        recent: list[Progress],
-        lowest: Progress | None = None,
-        enabled: bool = True,
-    ):
-        self.start, self.recent, self.lowest = start, recent, lowest or start
-        self.enabled = enabled
+    def __init__(self, start: Progress, recent: list[Progress], enabled: bool = True):
+        self.start, self.recent, self.lowest, self.enabled = start, recent, start, enabled
 
     def stops(self, t: int) -> list[int]:
         """Return the next round whose state is saved."""

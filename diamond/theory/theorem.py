@@ -117,7 +117,7 @@ class RightSide(NamedTuple):
 def theorem1(c: Constants, rounds: int, printed: bool = False) -> Theorem1:
     """Compute the constants of Theorem 1 for T = `rounds`, in order of their dependencies."""
     m, mu, L = c.agents, c.mu_g, c.L_g
-    L_f, L_y, L_l = lemma1(c)
+    L_f, L_y, _ = lemma1(c)
     K = terms(c, rounds)
     L_K, L_gy, L_mu = lemma2(c, K), max(L, c.C_gxy), mu * L / (mu + L)
     if not (c.C_gxy > 0 and 0 < L_K < math.inf and c.lam < 1):
@@ -136,10 +136,32 @@ def theorem1(c: Constants, rounds: int, printed: bool = False) -> Theorem1:
     c_gamma = 1 / (3 * L_f) + 8 * (L_gy * c_beta) ** 2
     c_gamma += cbar_gamma * 2 * c_beta * cbar_y / L_mu
     c_gamma += cbar_gamma * (8 / cbar_eta + 12 * cbar_u) * (L_K * c_beta) ** 2
-    gap = 1 - c.lam
-    limits = {  # by the part of the proof that needs them
+    limits = _limits(
+        c, L_K, c_beta, cbar_y, cbar_u=cbar_u, weight=weight, power=2 if printed else 3
+    )
+    alpha, beta = min(limits.values()), 1 / (mu + L)
+    omega = max(2.0, alpha**-3, (c_beta / beta) ** 3)
+    factors, weights = (c_beta, c_eta, c_gamma), (cbar_y, cbar_u, cbar_eta, cbar_gamma)
+    return Theorem1(K, L_K, *factors, *weights, limits, alpha, beta, omega)
+
+
+def _limits(
+    c: Constants,
+    L_K: float,
+    c_beta: float,
+    cbar_y: float,
+    *,
+    cbar_u: float,
+    weight: float,
+    power: int,
+) -> dict[str, float]:
+    """Return the eleven limits of alpha_t, by the part of the proof that needs them."""
+    m, mu, L, gap = c.agents, c.mu_g, c.L_g, 1 - c.lam
+    L_f, L_y, L_l = lemma1(c)
+    L_mu = mu * L / (mu + L)
+    return {
         "sqrt(m / 2) / L_l": math.sqrt(m / 2) / L_l,
-        "tracking": cbar_u * gap ** (2 if printed else 3) / 30,
+        "tracking": cbar_u * gap**power / 30,
         "y*": cbar_u * gap * L_mu * c_beta / (40 * L_y**2 * cbar_y),
         "e^f": cbar_u * gap * weight / 80,  # weight = cbar_eta / L_K^2
         "e^g": cbar_u * gap * weight / 80,  # and cbar_gamma / L_g^2
@@ -150,10 +172,6 @@ def theorem1(c: Constants, rounds: int, printed: bool = False) -> Theorem1:
         "g_y": cbar_y * gap / (36 * (mu + L) * cbar_u * L_K**2 * c_beta),
         "1 - lam": gap,
     }
-    alpha, beta = min(limits.values()), 1 / (mu + L)
-    omega = max(2.0, alpha**-3, (c_beta / beta) ** 3)
-    factors, weights = (c_beta, c_eta, c_gamma), (cbar_y, cbar_u, cbar_eta, cbar_gamma)
-    return Theorem1(K, L_K, *factors, *weights, limits, alpha, beta, omega)
 
 
 def right_side(c: Constants, theorem: Theorem1, rounds: int, best: float = 0.0) -> RightSide:

@@ -240,8 +240,8 @@ def load_bundle(folder: Path) -> Bundle:
     return Bundle(ca, certificate, key, roster, me)
 
 
-def check_expiry(bundle: Bundle, days: int = 30) -> str:
-    """Return a warning if the certificate expires within `days` days; raise if it has."""
+def check_expiry(bundle: Bundle) -> str:
+    """Return a warning if the certificate expires within 30 days; raise if it has."""
     left = bundle.expires - datetime.datetime.now(datetime.UTC)
     when, renewed = f"{bundle.expires:%Y-%m-%d %H:%M} UTC", "`diamond net renew` at the authority"
     if left.total_seconds() <= 0:
@@ -249,7 +249,7 @@ def check_expiry(bundle: Bundle, days: int = 30) -> str:
             f"the certificate of {bundle.me.name} expired on {when}, so that no neighbour talks to "
             f"it: get a new bundle ({renewed}), or set this machine's clock right"
         )
-    if left > datetime.timedelta(days=days):
+    if left > datetime.timedelta(days=30):
         return ""
     return f"the certificate of {bundle.me.name} expires on {when}: have it renewed ({renewed})"
 

@@ -31,17 +31,12 @@ class PacketTooLong(ConnectionError):
 class PacketStream(asyncio.BufferedProtocol):
     """One connection; `on_packet(number, code, body)` gets each packet, of at most `max_bytes`.
 
-    Requests have at most `max_request_bytes`; by default the same.
+    Requests have at most `max_request_bytes`; at first the same.
     """
 
-    def __init__(
-        self,
-        max_bytes: int,
-        on_packet: Callable[[int, int, memoryview], None],
-        max_request_bytes: int | None = None,
-    ):
-        self.max_bytes, self.on_packet = max_bytes, on_packet
-        self.max_request_bytes = max_bytes if max_request_bytes is None else max_request_bytes
+    def __init__(self, max_bytes: int, on_packet: Callable[[int, int, memoryview], None]):
+        self.max_bytes = self.max_request_bytes = max_bytes
+        self.on_packet = on_packet
         self.cause: Exception | None = None  # error that ended the connection, if any
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.close_listeners: list[Callable[[], None]] = []  # called once it is closed
