@@ -374,19 +374,10 @@ class Network:
         Returns:
             The network with links.
         """
-        one_way = self.graph.is_directed()
-        options: dict[str, object] = {"rate": rate}
-        options |= {"latency": latency, "loss": loss, "joules_per_bit": joules_per_bit}
-        options |= {"timeout": timeout, "half_duplex": half_duplex, "shared_medium": shared_medium}
-        options |= {"pulled": pulled, "compute": compute}
-        options |= {
-            "stragglers": stragglers,
-            "slow_chance": slow_chance,
-            "slow_factor": slow_factor,
-        }
-        return replace(
-            self, links=update_links(self.links, self.edges, self.agents, options, one_way=one_way)
-        )
+        options = {name: value for name, value in locals().items() if name != "self"}
+        is_directed = self.graph.is_directed()
+        links = update_links(self.links, self.edges, self.agents, options, one_way=is_directed)
+        return replace(self, links=links)
 
     def __repr__(self) -> str:
         """Describe sizes, rule, lam and number of draws in one line."""

@@ -1,6 +1,7 @@
 """Extreme eigenvalues of mixing matrices, at a cost that grows with the edges."""
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import takewhile
 
 import numpy as np
@@ -70,9 +71,7 @@ def product_contraction(rounds: Sequence[csr_array], dense_up_to: int = 512) -> 
         return 0.0
     weights = perron_vector(rounds, dense_up_to)
     if agents <= dense_up_to:
-        product = np.eye(agents)
-        for matrix in rounds:
-            product = matrix @ product
+        product = _product(rounds)
         return float(np.abs(np.linalg.eigvals(product - np.outer(np.ones(agents), weights))).max())
     vector = np.random.default_rng(0).standard_normal(agents)
     logs = []
@@ -88,16 +87,18 @@ def product_contraction(rounds: Sequence[csr_array], dense_up_to: int = 512) -> 
     return float(np.exp(np.mean(logs[len(logs) // 2 :])))
 
 
+def _product(matrices: Sequence[csr_array]) -> NDArray[np.float64]:
+    """Return the product R_B ... R_1 as a dense matrix."""
+    return reduce(lambda product, matrix: matrix @ product, matrices, np.eye(matrices[0].shape[0]))
+
+
 def perron_vector(rounds: Sequence[csr_array], dense_up_to: int = 512) -> NDArray[np.float64]:
     """Return pi with pi^T R_B ... R_1 = pi^T and sum_i pi_i = 1."""
     agents = rounds[0].shape[0]
     backward = [matrix.T.tocsr() for matrix in reversed(rounds)]
     pi = np.full(agents, 1 / agents)
     if agents <= dense_up_to:
-        product = np.eye(agents)
-        for matrix in backward:
-            product = matrix @ product
-        system = np.vstack([product - np.eye(agents), np.ones(agents)])
+        system = np.vstack([_product(backward) - np.eye(agents), np.ones(agents)])
         pi = np.linalg.lstsq(system, np.append(np.zeros(agents), 1.0), rcond=None)[0]
         return np.maximum(pi, 0.0) / np.maximum(pi, 0.0).sum()
     for _ in range(max(2, POWER_STEPS // len(rounds))):

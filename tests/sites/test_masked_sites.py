@@ -37,7 +37,7 @@ from diamond.sites.transport.wire_format import (
     max_frame_bytes,
     unpack,
 )
-from diamond.sites.trust.mask_keys import KEY_FILE, MaskKeys, SiteIdentity, UnsignedIdentity
+from diamond.sites.trust.mask_keys import KEY_FILE, MaskIdentity, MaskKeys, SiteIdentity
 from diamond.sites.trust.message_masks import MessageMasks, keystream
 
 RUN, SIGNIFICANCE = "a run", 1e-6  # of a test of uniformity
@@ -69,7 +69,7 @@ def agree(masks):
 
 def make_masks(folder=None, run=RUN):
     places = [folder and folder / str(agent.number) for agent in team()]
-    return [MessageMasks(a, run, UnsignedIdentity(), p) for a, p in zip(team(), places)]
+    return [MessageMasks(a, run, MaskIdentity(), p) for a, p in zip(team(), places)]
 
 
 def message(agent, seed=0, scale=1.0):

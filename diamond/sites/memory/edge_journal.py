@@ -141,7 +141,9 @@ class EdgeJournal:
         discarded = {str(j): log.discard_before(needed) for j, log in self.votes.items()}
         if self.keeps_history and self.folder is not None and any(discarded.values()):
             entry = {"kind": "history", "run": self.run}
-            self._append_history(_encode_entry(entry, json.dumps(discarded).encode()))
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with (self.folder / HISTORY_FILE).open("ab") as stream:
+                append_entries(stream, _encode_entry(entry, json.dumps(discarded).encode()))
         self.messages = {(j, s): m for (j, s), m in self.messages.items() if s >= t}
         if self.folder is None:
             return
@@ -174,7 +176,7 @@ class EdgeJournal:
     def read_history(self) -> dict[int, dict[int, str]]:
         """Return all votes of the run by neighbour and exchange, discarded ones included."""
         votes: dict[int, dict[int, str]] = {j: {} for j in self.votes}
-        path = self._history_path()
+        path = self.folder and self.folder / HISTORY_FILE
         entries = _read_entries(path, last=True) if path and path.exists() else []
         with refuse_unreadable(DamagedJournal, f"{path} is damaged: {REMEDY}"):
             of_run = [e.content for e in entries if e.header["run"] == self.run]
@@ -215,16 +217,6 @@ class EdgeJournal:
         if self._stream is None:
             self._stream = _create_file(self.folder / f"{0:010d}.log", b"")
         append_entries(self._stream, entry)
-
-    def _history_path(self) -> Path | None:
-        return self.folder / HISTORY_FILE if self.folder is not None else None
-
-    def _append_history(self, entry: bytes) -> None:
-        path = self._history_path()
-        assert path is not None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as stream:
-            append_entries(stream, entry)
 
 
 def _create_file(path: Path, head: bytes) -> BinaryIO:

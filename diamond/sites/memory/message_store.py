@@ -5,6 +5,7 @@ removed once no neighbour may request its messages and no kept checkpoint ends i
 holds only the messages since the last checkpoint.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,10 +54,7 @@ def save(
 
 def count_messages(frames: Mapping[MessageKey, Any]) -> dict[str, int]:
     """Count the messages in each file, for the checkpoint that needs them."""
-    counts: dict[str, int] = {}
-    for location in frames.values():
-        counts[location.path.stem] = counts.get(location.path.stem, 0) + 1
-    return counts
+    return Counter(location.path.stem for location in frames.values())
 
 
 def load(

@@ -157,13 +157,13 @@ class Node:
         return edges
 
     def _make_masks(self, start: str) -> "MessageMasks":
-        from ..trust.mask_keys import UnsignedIdentity
+        from ..trust.mask_keys import MaskIdentity
         from ..trust.message_masks import MessageMasks
 
         used = {"masked sums": True, "missing='continue'": self.missing == "continue"}
         used |= {"a deadline": self.deadline is not None, "--onward": start == "onward"}
         check_combination(used, self.agent.network.name, "sites")
-        identity = self.identity or UnsignedIdentity()
+        identity = self.identity or MaskIdentity()
         return MessageMasks(self.agent, self.run_digest, identity, self.folder)
 
     async def run(self) -> AgentProgress:

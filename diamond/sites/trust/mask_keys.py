@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -37,31 +37,22 @@ KEY_BYTES, CIPHER_BYTES = 32, 16
 MAX_NEIGHBOURS = 60  # of a site: their signed keys fit in the header of a frame
 
 
-class MaskIdentity(Protocol):
-    """How a site signs its public key, and verifies those of others."""
+class MaskIdentity:
+    """How a site signs its public key, and verifies those of others.
+
+    This one signs nothing, for the agents of one process, which trust each other.
+    """
 
     def sign(self, content: bytes) -> bytes:
         """Return a record with the content, signed by this site."""
-        ...
-
-    def verify(self, record: bytes, agent: int) -> bytes:
-        """Return the content of a record that this agent must have signed."""
-        ...
-
-
-class UnsignedIdentity:
-    """Identity of the agents of one process, which trust each other: for rehearsals."""
-
-    def sign(self, content: bytes) -> bytes:
-        """Return the content."""
         return content
 
     def verify(self, record: bytes, agent: int) -> bytes:
-        """Return the content."""
+        """Return the content of a record that this agent must have signed."""
         return record
 
 
-class SiteIdentity:
+class SiteIdentity(MaskIdentity):
     """Identity of a site by the certificate of its bundle."""
 
     def __init__(self, credentials: Credentials):
