@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,10 @@ def define_case(
         )
 
     return decorate
+
+
+define_common_case = partial(define_case, level="common")
+define_large_case = partial(define_case, tables_fit=False)
 
 
 def digit_rows(
@@ -114,26 +119,20 @@ def ridge() -> tuple[Problem, Network]:
     return gallery.regression(*scaled_rows(6, 10.0)), network.path(6)
 
 
-@define_case(
-    "penalties of softmax regressions, digits, random graph of 9",
-    1000,
-    16,
-    "random",
-    tables_fit=False,
+@define_large_case(
+    "penalties of softmax regressions, digits, random graph of 9", 1000, 16, "random"
 )
 def penalties() -> tuple[Problem, Network]:
     problem = gallery.hyperparameter(*digit_rows(9), classes=10)
     return problem, network.erdos_renyi(9, p=0.4, seed=0)
 
 
-@define_case("penalties of support vectors, digits, ring of 6", 1000, 16, "ring", tables_fit=False)
+@define_large_case("penalties of support vectors, digits, ring of 6", 1000, 16, "ring")
 def support_vectors() -> tuple[Problem, Network]:
     return gallery.support_vectors(*digit_rows(6), classes=10), network.ring(6)
 
 
-@define_case(
-    "meta-learning, digits by label, random graph of 9", 1000, 16, "random", tables_fit=False
-)
+@define_large_case("meta-learning, digits by label, random graph of 9", 1000, 16, "random")
 def meta_learning() -> tuple[Problem, Network]:
     problem = gallery.meta_learning(*digit_rows(9, shards=2))
     return problem, network.erdos_renyi(9, p=0.4, seed=0)
@@ -144,50 +143,38 @@ def actor_critic() -> tuple[Problem, Network]:
     return gallery.actor_critic(), network.erdos_renyi(9, p=0.4, seed=0)
 
 
-@define_case("quadratic in common, noise 0.5, ring of 8", 1000, 8, "ring", level="common")
+@define_common_case("quadratic in common, noise 0.5, ring of 8", 1000, 8, "ring")
 def common_quadratic() -> tuple[Problem, Network]:
     problem = gallery.quadratic(agents=8, noise=0.5, lower_level="common")
     return problem, network.ring(8)
 
 
-@define_case(
-    "quadratic in common, noise 2, agents that differ more, star of 8",
-    1000,
-    8,
-    "star",
-    level="common",
+@define_common_case(
+    "quadratic in common, noise 2, agents that differ more, star of 8", 1000, 8, "star"
 )
 def common_noisy() -> tuple[Problem, Network]:
     problem = gallery.quadratic(agents=8, noise=2.0, heterogeneity=3.0, lower_level="common")
     return problem, network.star(8)
 
 
-@define_case(
-    "quadratic in common, larger, exponential graph of 16", 1000, 8, "exponential", level="common"
-)
+@define_common_case("quadratic in common, larger, exponential graph of 16", 1000, 8, "exponential")
 def common_wide() -> tuple[Problem, Network]:
     problem = gallery.quadratic(agents=16, upper=10, lower=20, noise=0.5, lower_level="common")
     return problem, network.exponential(16)
 
 
-@define_case(
-    "cleaning of labels, digits of 4 x 4, ring of 5",
-    1000,
-    32,
-    "ring",
-    level="common",
-    tables_fit=False,
+@define_common_case(
+    "cleaning of labels, digits of 4 x 4, ring of 5", 1000, 32, "ring", tables_fit=False
 )
 def hyper_cleaning() -> tuple[Problem, Network]:
     return gallery.hyper_cleaning(*digit_rows(5, coarse=True)), network.ring(5)
 
 
-@define_case(
+@define_common_case(
     "cleaning of labels, digits of 4 x 4 by label, random graph of 9",
     1000,
     32,
     "random",
-    level="common",
     tables_fit=False,
 )
 def hyper_cleaning_skewed() -> tuple[Problem, Network]:
@@ -195,7 +182,7 @@ def hyper_cleaning_skewed() -> tuple[Problem, Network]:
     return problem, network.erdos_renyi(9, p=0.4, seed=0)
 
 
-@define_case("evaluation of a policy, ring of 5", 1000, 8, "ring", level="common")
+@define_common_case("evaluation of a policy, ring of 5", 1000, 8, "ring")
 def policy_evaluation() -> tuple[Problem, Network]:
     return gallery.policy_evaluation(), network.ring(5)
 
@@ -211,12 +198,8 @@ def alone_stiff() -> tuple[Problem, Network]:
     return problem, network.complete(1)
 
 
-@define_case(
-    "penalties of softmax regressions, digits of 4 x 4, one agent",
-    1000,
-    32,
-    "alone",
-    tables_fit=False,
+@define_large_case(
+    "penalties of softmax regressions, digits of 4 x 4, one agent", 1000, 32, "alone"
 )
 def alone_penalties() -> tuple[Problem, Network]:
     return gallery.hyperparameter(*digit_rows(1, coarse=True), classes=10), network.complete(1)
@@ -227,13 +210,13 @@ def alone_ridge() -> tuple[Problem, Network]:
     return gallery.regression(*scaled_rows(1, 10.0)), network.complete(1)
 
 
-@define_case("cleaning of labels, digits of 4 x 4, one agent", 1000, 32, "alone", tables_fit=False)
+@define_large_case("cleaning of labels, digits of 4 x 4, one agent", 1000, 32, "alone")
 def alone_cleaning() -> tuple[Problem, Network]:
     problem = gallery.hyper_cleaning(*digit_rows(1, coarse=True), lower_level="personal")
     return problem, network.complete(1)
 
 
-@define_case("meta-learning, digits of 4 x 4, one agent", 1000, 32, "alone", tables_fit=False)
+@define_large_case("meta-learning, digits of 4 x 4, one agent", 1000, 32, "alone")
 def alone_meta_learning() -> tuple[Problem, Network]:
     return gallery.meta_learning(*digit_rows(1, coarse=True)), network.complete(1)
 

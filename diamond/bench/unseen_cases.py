@@ -11,7 +11,7 @@ import numpy as np
 from .. import gallery, network
 from ..network import Network
 from ..problem import Problem
-from .cases import SplitRows, define_case, digit_rows, scaled_rows
+from .cases import SplitRows, define_case, define_large_case, digit_rows, scaled_rows
 
 Noise = Callable[[np.random.Generator, int], np.ndarray]
 
@@ -37,12 +37,11 @@ def _layers(key: jax.Array) -> tuple[Any, Any]:
     return jnp.full(2, -3.0), y
 
 
-@define_case(
+@define_large_case(
     "penalties of the layers of a network of 226 weights, digits of 4 x 4, ring of 5",
     1000,
     16,
     "ring",
-    tables_fit=False,
 )
 def network_below() -> tuple[Problem, Network]:
     train, valid, _ = digit_rows(5, coarse=True)

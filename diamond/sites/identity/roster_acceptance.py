@@ -14,7 +14,7 @@ restart, gets the newer one in return.
 """
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -93,14 +93,16 @@ class RosterAcceptance:
         try:
             self.check()
             added = roster_epochs(roster, self.build)[len(known) :]
+            if rewinds := roster.epochs[len(known)].rewinds:  # to a checkpoint, without a site
+                if len(added) > 1:
+                    raise ValueError("it changes the members twice")
+                entry = run.prepare_rewind(added[0])
         except ValueError as cause:
             raise BadBundle(f"roster {roster.version} cannot be followed: {cause}") from None
-        if roster.epochs[len(known)].rewinds:
-            return self._accept_rewind(roster, added, signed)
         diameters = [epoch.network.diameter for epoch in run.epochs[run.index :]]
         distance = max(diameters) if from_operator else 0
         earliest = max(run.node.t + distance, known[-1].from_round) + 1
-        if added[0].from_round < earliest:
+        if added[0].from_round < earliest and not rewinds:
             raise BadBundle(
                 f"roster {roster.version} holds from round {added[0].from_round}; this site is in "
                 f"round {run.node.t}, too late for all sites to know: repeat `diamond net change` "
@@ -109,27 +111,15 @@ class RosterAcceptance:
             )
         save_accepted(self.folder, signed)
         self.signed = signed
+        if rewinds:
+            return run.rewind(added[0], entry)
         for epoch in added:
             run.add_epoch(epoch)
 
-    def _accept_rewind(self, roster: Roster, added: list[Epoch], signed: SignedRoster) -> None:
-        """Return to a checkpoint, without a site that has gone."""
-        try:
-            if len(added) > 1:
-                raise ValueError("it changes the members twice")
-            entry = self.run.prepare_rewind(added[0])
-        except ValueError as cause:
-            raise BadBundle(f"roster {roster.version} cannot be followed: {cause}") from None
-        save_accepted(self.folder, signed)
-        self.signed = signed
-        self.run.rewind(added[0], entry)
-
     async def pass_on_rewind(self) -> None:
         """Wait until all neighbours that stay have the roster of a rewind."""
-        version, members = self.roster.version, self.run.epochs[-1].members
-        neighbours = [j for j in self.run.node.agent.neighbours if j in members]
-        others = [j for j in neighbours if self.confirmed.get(j, 0) < version]
-        await gather_or_cancel(self._pass_on_to(j, version) for j in others)
+        members = self.run.epochs[-1].members
+        await self._pass_on_to_all(j for j in self.run.node.agent.neighbours if j in members)
 
     def _record_version(self) -> None:
         """Write the roster of renewed keys to the disk too."""
@@ -177,11 +167,12 @@ class RosterAcceptance:
 
     async def pass_on(self) -> None:
         """Wait until all neighbours of this epoch have the roster, if a change is to come."""
-        node = self.run.node
-        if self.run.next_epoch is None:
-            return
+        if self.run.next_epoch is not None:
+            await self._pass_on_to_all(self.run.node.agent.neighbours)
+
+    async def _pass_on_to_all(self, neighbours: Iterable[int]) -> None:
         version = self.roster.version
-        others = [j for j in node.agent.neighbours if self.confirmed.get(j, 0) < version]
+        others = [j for j in neighbours if self.confirmed.get(j, 0) < version]
         await gather_or_cancel(self._pass_on_to(j, version) for j in others)
 
     async def _pass_on_to(self, j: int, version: int) -> None:

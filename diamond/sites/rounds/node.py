@@ -121,9 +121,7 @@ class Node:
         self.before_round: Callable[[], Awaitable[None]] | None = None  # delays the next round
         self.service.status, self.service.stop = self.status, self.shutdown.request
         self.edges = self._make_edges() if self.missing == "continue" else None
-        self.round_deadline = make_deadline(
-            self.edges, self.agent, self.deadline, self.run_blocking
-        )
+        self.round_deadline = make_deadline(self)
         self.masks = self.service.masks = self._make_masks(start) if self.agent.masked else None
         terms = ledger_terms(self.agent.algorithm, self.agent.problem)
         self.ledger = None if terms is None else open_ledger(self.ledger_folder, self.folder, terms)

@@ -16,15 +16,18 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import partial
 from statistics import median_low
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..transport.errors import Refused, Unreachable
 from ..transport.messages import DOWN, PositionReport, RoundRequest, Vote
 from ..transport.timeouts import loop_time
 from ..transport.wire_format import Frame, FrameError
-from ..transport.worker_thread import BackgroundTasks, BlockingRunner, BriefWorkRunner
+from ..transport.worker_thread import BackgroundTasks, BriefWorkRunner
 from .edge_states import MAX_DOWN_ROUNDS, EdgeStates
 from .site_agent import Agent
+
+if TYPE_CHECKING:
+    from .node import Node
 
 
 class DeadlineEdges(EdgeStates):
@@ -288,16 +291,11 @@ def _record_time(times: dict[int, float], j: int, task: "asyncio.Future[Any]") -
     times[j] = loop_time()
 
 
-def make_deadline(
-    edges: EdgeStates | None,
-    agent: Agent,
-    deadline: float | str | None,
-    run_blocking: BlockingRunner,
-) -> RoundDeadline | None:
-    """Return the deadline of the agent, if there is one; computations then run on a thread."""
-    parsed = parse_deadline(deadline)
-    if parsed is None or not isinstance(edges, DeadlineEdges):
+def make_deadline(node: "Node") -> RoundDeadline | None:
+    """Return the deadline of a node, if there is one; computations then run on a thread."""
+    deadline = parse_deadline(node.deadline)
+    if deadline is None or not isinstance(node.edges, DeadlineEdges):
         return None
-    if isinstance(run_blocking, BriefWorkRunner):
-        run_blocking.last_seconds.pop("compute", None)  # neighbours are answered meanwhile
-    return RoundDeadline(edges, agent, parsed)
+    if isinstance(node.run_blocking, BriefWorkRunner):
+        node.run_blocking.last_seconds.pop("compute", None)  # neighbours are answered meanwhile
+    return RoundDeadline(node.edges, node.agent, deadline)
