@@ -75,7 +75,7 @@ def with_changes(bundle, **changes):
 def with_certificate(folder, bundle, key=None, days=365):
     """The bundle with a new certificate of its authority, for `key` if given."""
     secret = key or roster_key(bundle)
-    signer = certificate_authority.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    signer = roster.load_signing_key((folder / "ca.key").read_bytes())
     name = roster.certificate_name(roster.fingerprint(secret.public_key()))
     certificate = certificate_authority._certificate(
         name, secret, signer, bundle.roster.federation, days=days
@@ -88,4 +88,4 @@ def with_certificate(folder, bundle, key=None, days=365):
 
 
 def roster_key(bundle):
-    return certificate_authority.load_pem_private_key(bundle.key, None)
+    return roster.load_signing_key(bundle.key)
