@@ -29,7 +29,7 @@ def network(
     """Draw a network, print its mixing rate, and check its mixing matrix."""
     with report_errors():
         from ..config.previews import preview_network
-        from ..network.network_plot import draw
+        from ..network.network_summary import draw
 
         network_built, numbers = preview_network(spec)
         numbers["picture"] = str(draw(network_built, picture))

@@ -270,17 +270,10 @@ def run_round(
             after = jax.lax.fori_loop(0, stage.repeats, repeat, after)
         first += stage.repeats
     if (skips := mixer.skips) is not None:
-        after = _without_skipped(skips[t % len(skips)], progress[1:], after)
+        is_skipped = skips[t % len(skips)]  # what an agent has that skips the round stays as it was
+        keep = lambda old, new: jnp.where(is_skipped.reshape(-1, *[1] * (new.ndim - 1)), old, new)
+        after = jax.tree.map(keep, progress[1:], after)
     return Progress(t + 1, *after)
-
-
-def _without_skipped(skips: jax.Array, before: Any, after: Any) -> Any:
-    """Return `after`, with the values of agents that skip the round as they were `before`."""
-
-    def select(old: jax.Array, new: jax.Array) -> jax.Array:
-        return jnp.where(skips.reshape(-1, *[1] * (new.ndim - 1)), old, new)
-
-    return jax.tree.map(select, before, after)
 
 
 def run_rounds_until(

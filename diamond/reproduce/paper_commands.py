@@ -12,7 +12,7 @@ from rich.table import Table
 
 from .. import theory
 from ..tuning.trial_cache import Trial
-from . import figure_drawing, paper_figures
+from . import paper_figures
 from .paper_case import BATCH, TERMS, ExperimentScale, PaperCase
 from .paper_methods import METHODS
 from .paper_tuning import SEEDS, list_settings, tune_case
@@ -69,10 +69,10 @@ def write_figure_files(
     """Write figure, table and all numbers into `folder`."""
     rows = paper_figures.summarize_lines(trials_by_line)
     paths = [folder / f"{figure}-{kind}.{ending}" for ending in ("png", "pdf")]
-    figure_drawing.draw_figure(figure, trials_by_line, paths)
+    paper_figures.draw_figure(figure, trials_by_line, paths)
     if figure == "fig4":
         extra = [folder / f"{figure}-{kind}-costs.{ending}" for ending in ("png", "pdf")]
-        figure_drawing.draw_costs(trials_by_line, extra)
+        paper_figures.draw_costs(trials_by_line, extra)
         paths += extra
     trials = [
         {"label": line.label, "frozen": line.frozen} | trial

@@ -1,10 +1,8 @@
 """The paper's theory in numbers: constants from data, Lemmas 1 to 3, Theorem 1, rates."""
 
-from .constant_estimates import estimate
-from .constants import Constants, Start
-from .descent import descent
+from .constants import Constants, Start, estimate
 from .rate import Rate, Slope, averages, rate, reached, slope
-from .theorem import Theorem1, bias, lemma1, lemma2, right_side, terms, theorem1
+from .theorem import Theorem1, bias, descent, lemma1, lemma2, right_side, terms, theorem1
 
 __all__ = [
     "Constants",

@@ -23,7 +23,7 @@ from diamond.core.sampling import key
 from diamond.gallery import hyperparameter
 from diamond.hypergradient import neumann
 from diamond.network import complete
-from diamond.theory.constant_estimates import estimate_sigmas
+from diamond.theory.constants import estimate_sigmas
 
 COMMON = dict(mu_g=1.0, C_gxy=1.0, C_fy=1.0, L_fx=1.0, L_fy=1.0, L_gxy=0.0, L_gyy=0.0)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from diamond.network import wireless
-from diamond.network.network_plot import draw
+from diamond.network.network_summary import draw
 
 LINE = [(0.0, 0.0), (0.3, 0.4), (0.3, 0.45), (1.0, 0.4)]  # 0.5, 0.05 and 0.7 apart, and beyond
 

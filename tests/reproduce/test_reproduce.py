@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from diamond import cli
 from diamond.hardware import compilation_cache
-from diamond.reproduce import figure_drawing, paper_case, paper_commands, paper_figures
+from diamond.reproduce import paper_case, paper_commands, paper_figures
 from diamond.reproduce import paper_case as cases
 from diamond.reproduce import paper_tuning as tuning
 from diamond.reproduce.paper_case import ExperimentScale, PaperCase
@@ -313,9 +313,9 @@ def test_constants_are_found_for_every_density():
 def test_every_figure_shows_its_lines_once_with_a_colour_each(figure, count):
     lines = paper_figures.figure_lines(figure)
     assert len(set(lines)) == len(lines) == count
-    panels = {figure_drawing._panel_title(figure, line.case) for line in lines}
+    panels = {paper_figures._panel_title(figure, line.case) for line in lines}
     for panel in panels:
-        assert sum(figure_drawing._panel_title(figure, line.case) == panel for line in lines) <= 6
+        assert sum(paper_figures._panel_title(figure, line.case) == panel for line in lines) <= 6
 
 
 def reproduce(kind, scale, out, monkeypatch):
@@ -424,9 +424,9 @@ def test_figures_show_what_their_axes_say(monkeypatch):
         paper_figures.FigureLine(name, CASE, name): [trial(i), trial(i + 2)]
         for i, name in ((0, "DIAMOND"), (4, "D-SGD"))
     }
-    figure_drawing.draw_figure("fig1", trials, [Path("one.png")])
-    figure_drawing.draw_costs(trials, [Path("two.png")])
-    words = {label: key for key, label in figure_drawing.LABELS.items()}
+    paper_figures.draw_figure("fig1", trials, [Path("one.png")])
+    paper_figures.draw_costs(trials, [Path("two.png")])
+    words = {label: key for key, label in paper_figures.LABELS.items()}
     for figure, rows in zip(figures_seen, (2, 2)):
         axes = np.array(figure.axes).reshape(rows, -1)
         for row in axes:

@@ -155,8 +155,9 @@ class Quantized(Codec):
         ratio = jnp.abs(a) / scale
         up = jax.random.uniform(key, a.shape, jnp.float32)
         levels = jnp.minimum(jnp.floor(ratio + up.astype(a.dtype)), self.max_level) * jnp.sign(a)
-        if self.fitted:
-            scale = _best_scale(a, levels)
+        if self.fitted:  # the factor c that minimizes ||a - c levels||
+            square = jnp.sum(levels * levels)
+            scale = jnp.sum(a * levels) / jnp.where(square > 0, square, 1)
         return Levels(scale.astype(a.dtype), levels.astype(jnp.int8))
 
     def unpack(self, key: jax.Array, wire: Levels, like: Any) -> jax.Array:
@@ -232,9 +233,3 @@ class LowRank(Codec):
 def _sides(a: Any) -> tuple[int, int]:
     first = a.shape[0] if a.ndim > 1 else 1
     return first, int(np.prod(a.shape, dtype=np.int64)) // max(first, 1)
-
-
-def _best_scale(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Return the factor c that minimizes ||a - c b||."""
-    square = jnp.sum(b * b)
-    return jnp.sum(a * b) / jnp.where(square > 0, square, 1)

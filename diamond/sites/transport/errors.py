@@ -72,17 +72,13 @@ def describe_error(cause: BaseException) -> str:
     descriptions = {
         "CERTIFICATE_EXPIRED": "it does not take this site's certificate, which has expired",
         "UNKNOWN_CA": "it does not take this site's certificate, which is of another authority",
-        "BAD_CERTIFICATE": "it does not take this site's certificate",
-        "CERTIFICATE_UNKNOWN": "it does not take this site's certificate",
-        "CERTIFICATE_REQUIRED": "it does not take this site's certificate",
-        "DECRYPT_ERROR": "it does not take this site's certificate",
         "WRONG_VERSION_NUMBER": "what listens there does not speak TLS",
     }
+    refusals = "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_REQUIRED", "DECRYPT_ERROR"
+    descriptions |= dict.fromkeys(refusals, "it does not take this site's certificate")
     text = f"{getattr(cause, 'reason', None) or ''} {cause}"
-    description = next(
-        (description for code, description in descriptions.items() if code in text.upper()), None
-    )
-    return description or sanitize_text(getattr(cause, "strerror", None) or cause)
+    described = (words for code, words in descriptions.items() if code in text.upper())
+    return next(described, "") or sanitize_text(getattr(cause, "strerror", None) or cause)
 
 
 def describe_admission_failure(cause: BaseException, limit: float) -> str:

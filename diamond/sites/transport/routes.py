@@ -37,11 +37,6 @@ class Route(NamedTuple):
         """Return whether both ends ask on one connection."""
         return self.kind != "both"
 
-    @property
-    def is_relayed(self) -> bool:
-        """Return whether a relay lies between the two ends."""
-        return self.kind in ("dial relay", "await relay")
-
 
 def find_route(bundle: Bundle, member: Member) -> Route:
     """Return the route to a neighbour, or to the site itself, which is always dialed."""
@@ -79,7 +74,7 @@ async def dial(
     The caller limits the time to `seconds`; each relay gets an equal share.
     """
     loop, tls = asyncio.get_running_loop(), credentials.client_tls
-    if route.is_relayed:
+    if route.kind in ("dial relay", "await relay"):
         connection = await _join_any_relay(route.member, credentials, seconds)
         transport, _ = await loop.create_connection(
             lambda: packets, sock=connection, ssl=tls, **TLS_OPTIONS
