@@ -1,6 +1,7 @@
 """Requests of an agent to its neighbours, repeated until they are answered."""
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..memory.receipts import Receipt, read_receipts
@@ -135,10 +136,8 @@ class NeighbourClient:
             self._notices.start(self._report_durable_to(j, tick))
 
     async def _report_durable_to(self, j: int, t: int) -> None:
-        try:
+        with suppress(Unreachable, Refused, FrameError):  # the next request repeats it
             await self.request_once(j, messages.DurableReport, min(t, self.last_tick))
-        except (Unreachable, Refused, FrameError):
-            pass  # the next request repeats it
 
     def close(self) -> None:
         """Cancel pending requests."""

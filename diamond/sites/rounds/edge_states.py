@@ -37,6 +37,7 @@ restarted to answer.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -83,10 +84,8 @@ class EdgeStates:
 
     async def greet_neighbour(self, j: int) -> None:
         """Greet j before the first round; j may be absent."""
-        try:
+        with suppress(NeighbourAbsent):  # the search continues
             await self._retry(lambda: self.greet(j), f"greeting of {self.site_name(j)}", j, NEVER)
-        except NeighbourAbsent:
-            pass  # the search continues
 
     async def agree_on_message(self, j: int, t: int) -> list[Any] | None:
         """Return the message of j in round t; None if the edge is down, at both ends."""

@@ -14,6 +14,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -173,11 +174,9 @@ class RoundDeadline:
             self._notices.start(self._exchange_positions(j, t))
 
     async def _exchange_positions(self, j: int, t: int) -> None:
-        try:
+        with suppress(Unreachable, Refused, FrameError, TimeoutError):  # the next one repeats it
             async with asyncio.timeout(self.edges.timeouts.round):
                 await self.edges.exchange_positions(j, t)
-        except (Unreachable, Refused, FrameError, TimeoutError):
-            pass  # the next exchange repeats it
 
     async def collect(
         self, requests: Mapping[int, "asyncio.Future[Any]"], t: int, start: float

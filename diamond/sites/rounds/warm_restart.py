@@ -7,6 +7,7 @@ that has lost its x starts at the mean of its neighbours' x, with the usual init
 
 import re
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,15 +48,12 @@ def prepare_folder(folder: Path) -> Path | None:
 
 def _last_point(folder: Path) -> dict[str, np.ndarray]:
     """Return x and y of the newest complete checkpoint or of the start; empty if lost."""
-    try:
+    with suppress(DamagedCheckpoint):
         arrays = checkpoint.load_newest(folder / STATE_FOLDER).arrays
         return {match[1]: a for name, a in arrays.items() if (match := POINT_KEY.fullmatch(name))}
-    except DamagedCheckpoint:
-        pass
-    try:
+    with suppress(DamagedCheckpoint):
         return checkpoint.load(folder / START_FOLDER, 0).arrays
-    except DamagedCheckpoint:
-        return {}
+    return {}
 
 
 def is_warm_restart(folder: Path | None) -> bool:

@@ -288,10 +288,8 @@ class Server:
             failure = f"its request could not be answered ({type(cause).__name__}: {cause})"
             self.audit.record_event(session.source, failure)
             code, body = UNREADABLE, b"the request could not be answered"
-        try:
+        with suppress(ConnectionError):  # the caller is gone, and will ask again
             await session.send(number, code, body)
-        except ConnectionError:
-            pass  # the caller is gone, and will ask again
 
 
 def _release_connection(

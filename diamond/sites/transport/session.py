@@ -8,6 +8,7 @@ refused; if it is silent, its process is dead, and the newcomer takes its place.
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cryptography import x509
@@ -132,10 +133,8 @@ class Session:
     async def _push_after(self, before: Any, number: int, code: int, content: Frame) -> None:
         if before is not None:
             await asyncio.wait([before])
-        try:
+        with suppress(ConnectionError):  # it will be requested on another connection
             await self.packets.send(number, code, content)
-        except ConnectionError:
-            pass  # it will be requested on another connection
 
     def _on_too_long(self, number: int, cause: packet_stream.PacketTooLong) -> None:
         """Report the error, then close the connection; discard what arrives meanwhile."""
