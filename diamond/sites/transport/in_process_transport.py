@@ -54,53 +54,10 @@ class InProcessNetwork:
             content = await fault(hop, content)
         return content
 
-    async def send_request(self, sender: int, receiver: int, request: Frame) -> Frame:
-        """Send a request and return its response."""
-        number, self.calls = self.calls, self.calls + 1
-        request = await self.deliver(Hop(sender, receiver, False, number), request)
-        node = self.nodes.get(receiver)
-        if node is None:
-            raise Unreachable(f"agent {receiver} is down")
-        try:
-            response = await node.answer_request(sender, request)
-        except FrameError as cause:
-            raise Unreachable(f"agent {receiver} could not read the request: {cause}") from None
-        if self.nodes.get(receiver) is not node:
-            raise Unreachable(f"agent {receiver} went down")
-        assert not isinstance(response, Publisher)
-        return await self.deliver(Hop(sender, receiver, True, number), response)
-
-    def subscribe(
-        self, sender: int, receiver: int, request: Frame, subscription: Subscription
-    ) -> None:
-        """Start a subscription, whose messages arrive in order."""
-        self.subscriptions.start(self._run_subscription(sender, receiver, request, subscription))
-
-    async def _run_subscription(
-        self, sender: int, receiver: int, request: Frame, subscription: Subscription
-    ) -> None:
-        number, self.calls = self.calls, self.calls + 1
-        queue: asyncio.Queue[Frame | Refused] = asyncio.Queue()
-        try:
-            request = await self.deliver(Hop(sender, receiver, False, number), request)
-            if (node := self.nodes.get(receiver)) is None:
-                return
-            publisher = await node.answer_request(sender, request)
-            assert isinstance(publisher, Publisher)
-            publisher.send = partial(_enqueue, queue, subscription)
-            publisher.refuse = queue.put_nowait
-            publisher.on_opened()
-            while not subscription.ended and self.nodes.get(receiver) is node:
-                content = await queue.get()
-                if isinstance(content, Refused):
-                    return subscription.end(content)
-                content = await self.deliver(Hop(sender, receiver, True, number), content)
-                if self.nodes.get(receiver) is node:
-                    subscription.receive(content)
-        except (Refused, Unreachable, FrameError):
-            pass  # the following request reports the cause
-        finally:
-            subscription.end()
+    def next_hop(self, sender: int, receiver: int) -> Hop:
+        """Return the request of the next call."""
+        self.calls += 1
+        return Hop(sender, receiver, False, self.calls - 1)
 
 
 def _enqueue(queue: "asyncio.Queue[Any]", subscription: Subscription, content: Frame) -> bool:
@@ -116,10 +73,47 @@ class InProcessTransport(NamedTuple):
     agent: int
 
     async def send_request(self, neighbour: int, request: Frame) -> Frame:
-        return await self.network.send_request(self.agent, neighbour, request)
+        network, sent = self.network, self.network.next_hop(self.agent, neighbour)
+        request = await network.deliver(sent, request)
+        node = network.nodes.get(neighbour)
+        if node is None:
+            raise Unreachable(f"agent {neighbour} is down")
+        try:
+            response = await node.answer_request(self.agent, request)
+        except FrameError as cause:
+            raise Unreachable(f"agent {neighbour} could not read the request: {cause}") from None
+        if network.nodes.get(neighbour) is not node:
+            raise Unreachable(f"agent {neighbour} went down")
+        assert not isinstance(response, Publisher)
+        return await network.deliver(sent._replace(is_response=True), response)
 
     def subscribe(self, neighbour: int, request: Frame, subscription: Subscription) -> None:
-        self.network.subscribe(self.agent, neighbour, request, subscription)
+        self.network.subscriptions.start(self._receive(neighbour, request, subscription))
+
+    async def _receive(self, neighbour: int, request: Frame, subscription: Subscription) -> None:
+        """Receive the messages of a subscription, in order."""
+        network, sent = self.network, self.network.next_hop(self.agent, neighbour)
+        queue: asyncio.Queue[Frame | Refused] = asyncio.Queue()
+        try:
+            request = await network.deliver(sent, request)
+            if (node := network.nodes.get(neighbour)) is None:
+                return
+            publisher = await node.answer_request(self.agent, request)
+            assert isinstance(publisher, Publisher)
+            publisher.send = partial(_enqueue, queue, subscription)
+            publisher.refuse = queue.put_nowait
+            publisher.on_opened()
+            while not subscription.ended and network.nodes.get(neighbour) is node:
+                content = await queue.get()
+                if isinstance(content, Refused):
+                    return subscription.end(content)
+                content = await network.deliver(sent._replace(is_response=True), content)
+                if network.nodes.get(neighbour) is node:
+                    subscription.receive(content)
+        except (Refused, Unreachable, FrameError):
+            pass  # the following request reports the cause
+        finally:
+            subscription.end()
 
 
 async def run_inline(function: Callable[..., T], *args: Any) -> T:
