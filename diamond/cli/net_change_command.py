@@ -26,6 +26,10 @@ def change(
             help="Return to the checkpoints of that round, to remove a site that has gone.",
         ),
     ] = False,
+    request: Annotated[
+        list[Path] | None,
+        typer.Option(help="Request of a site that joins with a key of its own; one option each."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Sign a roster with other members from a round on; a running site passes it on to all."""
@@ -34,6 +38,7 @@ def change(
         from ..config.validation_errors import BadExperiment, Mistake, value_errors_as_mistakes
         from ..core.exclusions import check_combination
         from ..sites.identity.certificate_authority import change_members
+        from ..sites.identity.private_keys import read_request
         from ..sites.identity.roster import load_roster
 
         federation, old = load(file), load_roster(folder)
@@ -50,8 +55,9 @@ def change(
         with value_errors_as_mistakes(str(file)):
             used = {"changing members": True, "signatures": federation.signed}
             check_combination(used, federation.name, "sites")
+            requests = [read_request(path) for path in request or ()]
             bundles = change_members(
-                folder, federation.sites, *network, from_round, federation.relays, rewind
+                folder, federation.sites, *network, from_round, federation.relays, rewind, requests
             )
         roster = load_roster(folder)
         before, after = (

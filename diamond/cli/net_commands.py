@@ -86,7 +86,7 @@ def init(
         require_net_packages()
         from ..sites.identity.certificate_authority import create_federation
 
-        federation = _load_for(file, out)
+        federation = load_federation(file, out)
         folder = out or Path(federation.name)
         bundles = create_federation(
             folder,
@@ -101,7 +101,11 @@ def init(
             return
         for site, path in bundles.items():
             typer.echo(f"{site}: {path}")
-    print_message(f"copy each folder to its site over a secure channel; keep {folder}/ca.key here")
+    print_message(
+        f"the keys of all sites were made here, and who has {folder} can act as any site: copy "
+        f"each folder to its site over a secure channel, and keep {folder}/ca.key here. Sites that "
+        f"keep their keys to themselves begin with  diamond net request"
+    )
     function = "" if federation.problem else " --problem my_problem.py:make"
     names_files = bool({"dataset", "train"} & {*(federation.problem or {})})
     data = "" if names_files else " --data FILE"
@@ -111,7 +115,7 @@ def init(
             print_message(f"at {relay}, which gets no keys:  diamond net relay {folder / relay}")
 
 
-def _load_for(file: Path, out: Path | None) -> "Federation":
+def load_federation(file: Path, out: Path | None) -> "Federation":
     """Load the federation in a file; its mistakes are reported with that of the folder."""
     from ..config.federation_file import load
     from ..config.validation_errors import BadExperiment, Mistake

@@ -10,46 +10,56 @@ from .app import Json, print_json
 from .net_commands import net
 from .net_site_setup import report_site_errors
 
+Days = Annotated[int, typer.Option(min=1, help="Validity of the certificates in days.")]
+OverlapHours = Annotated[
+    float, typer.Option("--overlap", min=0, help="Hours for which the old keys are accepted too.")
+]
+Revoke = Annotated[
+    bool, typer.Option("--revoke", help="Reject the old keys at once, as for a stolen key.")
+]
+
 
 @net.command()
 def renew(
     folder: Annotated[Path, typer.Argument(help="Folder that `diamond net init` created.")],
     site: Annotated[str | None, typer.Option(help="Site to renew. Default: all sites.")] = None,
-    days: Annotated[int, typer.Option(min=1, help="Validity of the certificates in days.")] = 365,
-    overlap: Annotated[
-        float, typer.Option(min=0, help="Hours for which the old keys are accepted as well.")
-    ] = 24.0,
-    revoke: Annotated[
-        bool, typer.Option("--revoke", help="Reject the old keys at once, as for a stolen key.")
-    ] = False,
+    days: Days = 365,
+    overlap: OverlapHours = 24.0,
+    revoke: Revoke = False,
     json: Json = False,
 ) -> None:
     """Issue new keys, certificates and a roster that lists them; running sites take them up."""
     with report_site_errors():
         from ..sites.identity.certificate_authority import renew_keys
-        from ..sites.identity.roster import load_roster
 
         bundles = renew_keys(folder, site, days, 0.0 if revoke else 3600.0 * overlap)
-        roster = load_roster(folder)
-        if json:
-            places = {name: str(path) for name, path in bundles.items()}
-            print_json({"version": roster.version, "bundles": places})
-            return
-        for name, path in bundles.items():
-            typer.echo(f"{name}: {path}")
-        others = [member.name for member in roster.members if member.name not in bundles]
+        print_renewal(folder, bundles, "at once" if revoke else f"{overlap:g} hours", json)
+
+
+def print_renewal(folder: Path, bundles: dict[str, Path], when: str, json: bool) -> None:
+    """Print where the new files are, and what to do with them."""
+    from ..sites.identity.roster import load_roster
+
+    roster = load_roster(folder)
+    if json:
+        places = {name: str(path) for name, path in bundles.items()}
+        print_json({"version": roster.version, "bundles": places})
+        return
+    for name, path in bundles.items():
+        typer.echo(f"{name}: {path}")
+    others = [member.name for member in roster.members if member.name not in bundles]
+    print_message(
+        f"roster version {roster.version}; copy each folder to its site over a secure channel"
+    )
+    if others:
         print_message(
-            f"roster version {roster.version}; copy each folder to its site over a secure channel"
+            f"{', '.join(others)}: roster.json and roster.sig of their folders are enough"
         )
-        if others:
-            print_message(
-                f"{', '.join(others)}: roster.json and roster.sig of their folders are enough"
-            )
-        names = list(roster.relays)
-        if names:
-            print_message(f"relays too: {', '.join(names)}")
-        when = "at once" if revoke else f"{overlap:g} hours from now"
-        print_message(
-            f"a running site uses its new files seconds after they are copied, without a restart; "
-            f"sites that have the roster reject the old keys {when}"
-        )
+    names = list(roster.relays)
+    if names:
+        print_message(f"relays too: {', '.join(names)}")
+    when = when if when == "at once" else f"{when} from now"
+    print_message(
+        f"a running site uses its new files seconds after they are copied, without a restart; "
+        f"sites that have the roster reject the old keys {when}"
+    )

@@ -124,7 +124,7 @@ def report_site_errors() -> Iterator[None]:
         from ..privacy.ledger import BudgetExhausted, LedgerMismatch
         from ..privacy.private_runs import PrivacyRefusal
         from ..records.write_check import DiskFull
-        from ..sites.identity.roster import BadBundle
+        from ..sites.identity.private_keys import BadBundle
         from ..sites.memory.edge_journal import DamagedJournal
         from ..sites.memory.site_checkpoint import OtherRun
         from ..sites.rounds.shutdown import Halted

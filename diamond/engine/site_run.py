@@ -21,7 +21,8 @@ from ..records.folder_writer import Writer
 from ..records.manifest import RunOrigin
 from ..records.write_check import check_writable
 from ..sites.identity.credentials import Credentials
-from ..sites.identity.roster import BadBundle, Bundle, load_bundle
+from ..sites.identity.private_keys import BadBundle
+from ..sites.identity.roster import Bundle, load_bundle
 from ..sites.identity.roster_acceptance import RosterAcceptance, roster_epochs
 from ..sites.memory.sent_record import record_path
 from ..sites.memory.site_run_folder import SiteRunFolder

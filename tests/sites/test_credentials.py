@@ -14,7 +14,8 @@ from tls_sites import with_certificate
 from diamond.sites.identity import certificate_authority, roster
 from diamond.sites.identity.certificate_check import find_holder, read_claim
 from diamond.sites.identity.credentials import Credentials
-from diamond.sites.identity.roster import BadBundle, load_bundle
+from diamond.sites.identity.private_keys import BadBundle
+from diamond.sites.identity.roster import load_bundle
 from diamond.sites.transport.audit import Audit
 from diamond.sites.transport.errors import Refused, Unreachable
 from diamond.sites.transport.wire_format import pack

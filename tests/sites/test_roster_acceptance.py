@@ -23,9 +23,9 @@ from diamond.sites.identity.certificate_authority import (
     write_bundles,
 )
 from diamond.sites.identity.credentials import Credentials
+from diamond.sites.identity.private_keys import BadBundle
 from diamond.sites.identity.roster import (
     SIGNATURE_ALGORITHM,
-    BadBundle,
     SignedRoster,
     load_bundle,
     load_signed_roster,

@@ -21,7 +21,7 @@ from tls_sites import (
 
 import diamond
 from diamond.engine.site_run import SiteSettings, run
-from diamond.sites.identity import roster
+from diamond.sites.identity import private_keys, roster
 from diamond.sites.identity.handshake import compute_digests
 from diamond.sites.transport.errors import Refused, Unreachable
 from diamond.sites.transport.messages import MessageRequest
@@ -251,10 +251,10 @@ def test_a_changed_roster_or_a_missing_file_is_refused(places):
     path = folder / "site0" / "roster.json"
     original = path.read_bytes()
     path.write_bytes(original.replace(b"127.0.0.1", b"127.0.0.2", 1))
-    with pytest.raises(roster.BadBundle, match="is not what the authority"):
+    with pytest.raises(private_keys.BadBundle, match="is not what the authority"):
         roster.load_bundle(folder / "site0")
     path.unlink()
-    with pytest.raises(roster.BadBundle, match="no whole bundle"):
+    with pytest.raises(private_keys.BadBundle, match="no whole bundle"):
         roster.load_bundle(folder / "site0")
 
 

@@ -25,7 +25,8 @@ from diamond.sites.identity.certificate_authority import change_members, create_
 from diamond.sites.identity.certificate_check import verify_certificate
 from diamond.sites.identity.credentials import Credentials
 from diamond.sites.identity.handshake import describe_differences
-from diamond.sites.identity.roster import BadBundle, SignedRoster, load_signed_roster, save_accepted
+from diamond.sites.identity.private_keys import BadBundle, create_request, read_request
+from diamond.sites.identity.roster import SignedRoster, load_signed_roster, save_accepted
 from diamond.sites.identity.roster_acceptance import offer_roster, unpack_roster
 from diamond.sites.memory import message_store
 from diamond.sites.memory.edge_journal import DamagedJournal, EdgeJournal
@@ -382,6 +383,14 @@ def bundle_file(federation, random):
         load_signed_roster(folder)
     finally:
         path.write_bytes(whole)
+
+
+@refuses(BadBundle)
+def request_file(federation, random):
+    folder = federation.folder / "request"
+    path = create_request(folder, "site1")
+    path.write_bytes(change_bytes(path.read_bytes(), random))
+    assert read_request(path).public_key.curve.name == "secp256r1"
 
 
 @refuses(BadProof)

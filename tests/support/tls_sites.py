@@ -8,7 +8,7 @@ import pytest
 from crash_cluster import EVERY, ROUNDS, team
 
 import diamond
-from diamond.sites.identity import certificate_authority, roster
+from diamond.sites.identity import certificate_authority, private_keys, roster
 from diamond.sites.rounds.node import Node
 from diamond.sites.transport.errors import Refused, Unreachable
 from diamond.sites.transport.messages import MessageRequest
@@ -75,17 +75,17 @@ def with_changes(bundle, **changes):
 def with_certificate(folder, bundle, key=None, days=365):
     """The bundle with a new certificate of its authority, for `key` if given."""
     secret = key or roster_key(bundle)
-    signer = roster.load_signing_key((folder / "ca.key").read_bytes())
-    name = roster.certificate_name(roster.fingerprint(secret.public_key()))
+    signer = private_keys.load_signing_key((folder / "ca.key").read_bytes())
+    name = roster.certificate_name(private_keys.fingerprint(secret.public_key()))
     certificate = certificate_authority._certificate(
         name, secret, signer, bundle.roster.federation, days=days
     )
-    pem = certificate_authority.Encoding.PEM
+    pem = private_keys.Encoding.PEM
     private = secret.private_bytes(
-        pem, certificate_authority.PrivateFormat.PKCS8, certificate_authority.NoEncryption()
+        pem, private_keys.PrivateFormat.PKCS8, private_keys.NoEncryption()
     )
     return with_changes(bundle, certificate=certificate.public_bytes(pem), key=private)
 
 
 def roster_key(bundle):
-    return roster.load_signing_key(bundle.key)
+    return private_keys.load_signing_key(bundle.key)

@@ -1,9 +1,8 @@
 """Certificate authority of a federation: founds it, writes one bundle per site, changes members."""
 
 import datetime
-import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ...core.exclusions import check_combination
@@ -21,10 +20,18 @@ from ...network.membership_epochs import Epoch, check_epoch
 from ...privacy.ledger import write_genesis
 from ..transport.reachability import neighbours_of, reachability_mistakes
 from .certificate_check import IdentityClaim, encode_claim
+from .private_keys import (
+    KEY,
+    BadBundle,
+    SiteRequest,
+    fingerprint,
+    load_signing_key,
+    read_key,
+    write_private_key,
+)
 from .roster import (
     CA,
     CERTIFICATE,
-    KEY,
     ROSTER,
     SIGNATURE,
     SIGNATURE_ALGORITHM,
@@ -32,14 +39,14 @@ from .roster import (
     Roster,
     RosterEpoch,
     certificate_name,
-    fingerprint,
     load_roster,
-    load_signing_key,
 )
 
 AUTHORITY_KEY = "ca.key"
 AUTHORITY_YEARS, SITE_DAYS = 10, 365  # validity of the authority's certificate and of a site's
 CLOCK_SKEW = datetime.timedelta(minutes=5)  # tolerated difference between clocks
+# Keys of sites: public where the site has made its key itself.
+SiteKey = ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey
 
 
 def create_federation(
@@ -49,6 +56,7 @@ def create_federation(
     network: Network,
     terms: Mapping[str, Any] | None = None,
     relays: Mapping[str, str] | None = None,
+    requests: Iterable[SiteRequest] | None = None,
 ) -> dict[str, Path]:
     """Found a federation of `sites`, name to "host:port" in the order of the agents.
 
@@ -56,7 +64,7 @@ def create_federation(
     addresses of relays: of sites of that name and address, or of processes without keys. `terms`,
     what the sites agree to run, are signed with the roster. Writes the authority's key, which stays
     here, one bundle per site, and a folder without keys per relay that is no site; returns the
-    bundles.
+    bundles. With `requests`, one per site, no bundle has a key: each site has its own.
     """
     relays = relays or {}
     if mistakes := reachability_mistakes(sites, network, relays):
@@ -65,28 +73,63 @@ def create_federation(
         raise FileExistsError(f"{folder} is not empty; a federation is founded in a new folder")
     authority = ec.generate_private_key(ec.SECP256R1())
     ca = _certificate(name, authority, authority, name, days=SITE_DAYS * AUTHORITY_YEARS)
-    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in sites]
-    fingerprints = [fingerprint(key.public_key()) for key in keys]
+    keys: dict[str, SiteKey] = {name: ec.generate_private_key(ec.SECP256R1()) for name in sites}
+    if requests is not None:
+        keys = _requested_keys(requests, sites)
+        if missing := [name for name in sites if name not in keys]:
+            raise BadBundle(
+                f"no request of {', '.join(missing)}: a federation is founded with the requests of "
+                f"all its sites"
+            )
     members = tuple(
-        Member(i, site, address, fingerprints[i], neighbours_of(network, i), site in relays)
+        Member(
+            i,
+            site,
+            address,
+            fingerprint(_public(keys[site])),
+            neighbours_of(network, i),
+            site in relays,
+        )
         for i, (site, address) in enumerate(sites.items())
     )
     bare_relays = {name: address for name, address in relays.items() if name not in sites}
     folder.mkdir(parents=True, exist_ok=True)
-    _write_private_key(folder / AUTHORITY_KEY, authority)
+    write_private_key(folder / AUTHORITY_KEY, authority)
     (folder / CA).write_bytes(ca.public_bytes(Encoding.PEM))
     roster = Roster(name, members, dict(terms or {}), relays=bare_relays)
-    return write_bundles(folder, roster, dict(zip(sites, keys)))
+    return write_bundles(folder, roster, keys)
+
+
+def _has_own_key(bundle: Path) -> bool:
+    """Return whether the site of this bundle has made its key itself."""
+    return (bundle / CERTIFICATE).exists() and not (bundle / KEY).exists()
+
+
+def _public(key: SiteKey) -> ec.EllipticCurvePublicKey:
+    return key if isinstance(key, ec.EllipticCurvePublicKey) else key.public_key()
+
+
+def _requested_keys(requests: Iterable[SiteRequest], sites: Collection[str]) -> dict[str, SiteKey]:
+    """Return the keys of requests by site; two of one site, or of none of `sites`, are refused."""
+    keys: dict[str, SiteKey] = {}
+    for request in requests:
+        if request.site not in sites:
+            suggestion = did_you_mean(request.site, sites)
+            raise BadBundle(f"a request is of {request.site!r}, which is no site; {suggestion}")
+        if request.site in keys:
+            raise BadBundle(f"two requests are of {request.site}; give one of them")
+        keys[request.site] = request.public_key
+    return keys
 
 
 def write_bundles(
     folder: Path,
     roster: Roster,
-    keys: Mapping[str, ec.EllipticCurvePrivateKey],
+    keys: Mapping[str, SiteKey],
     days: int = SITE_DAYS,
 ) -> dict[str, Path]:
     """Write a bundle for each member whose key is given; all get this roster."""
-    authority = load_signing_key((folder / AUTHORITY_KEY).read_bytes())
+    authority = load_signing_key(read_key(folder / AUTHORITY_KEY))
     content = roster.encode()
     signature = authority.sign(content, SIGNATURE_ALGORITHM)
     bundles = {}
@@ -102,7 +145,9 @@ def write_bundles(
             name, federation = certificate_name(member.fingerprint), roster.federation
             claim = encode_claim(IdentityClaim(federation, member.name, roster.version))
             certificate = _certificate(name, key, authority, federation, days=days, claim=claim)
-            _write_private_key(bundle / KEY, key)
+            (bundle / KEY).unlink(missing_ok=True)
+            if isinstance(key, ec.EllipticCurvePrivateKey):
+                write_private_key(bundle / KEY, key)
             (bundle / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
             if "privacy" in roster.terms:
                 write_genesis(bundle, roster.federation, member.name)
@@ -111,9 +156,16 @@ def write_bundles(
 
 
 def renew_keys(
-    folder: Path, site: str | None = None, days: int = SITE_DAYS, overlap: float = 0.0
+    folder: Path,
+    site: str | None = None,
+    days: int = SITE_DAYS,
+    overlap: float = 0.0,
+    requests: Iterable[SiteRequest] | None = None,
 ) -> dict[str, Path]:
-    """Issue new keys and certificates for all sites of the federation in `folder`, or for one.
+    """Issue certificates of new keys for all sites of the federation in `folder`, or for some.
+
+    New keys are those of `requests`. Without requests they are made here, for one `site` or for
+    all, unless these sites have made their keys themselves.
 
     The authority and the terms stay. The roster that lists the new keys has the next version; sites
     that have it refuse the old keys `overlap` seconds from now. Sites that do not have it yet
@@ -126,11 +178,19 @@ def renew_keys(
             f"{old.federation} has no site {site!r}; {did_you_mean(site, names)}"
         )
     renewed = names if site is None else [site]
-    keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in renewed}
+    if requests is not None:
+        keys = _requested_keys(requests, names)
+    elif own := [name for name in renewed if _has_own_key(folder / name)]:
+        raise BadBundle(
+            f"{', '.join(own)}: the key was made at the site, and so is the next one: run `diamond "
+            f"net request` there, and `diamond net sign {folder} FILE` here"
+        )
+    else:
+        keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in renewed}
     members = tuple(
         replace(
             member,
-            fingerprint=fingerprint(keys[member.name].public_key()),
+            fingerprint=fingerprint(_public(keys[member.name])),
             retired=member.fingerprint if overlap > 0 else "",
             retired_until=time.time() + overlap if overlap > 0 else 0.0,
         )
@@ -143,7 +203,7 @@ def renew_keys(
 
 def _certificate(
     name: str,
-    key: ec.EllipticCurvePrivateKey,
+    key: SiteKey,
     authority: ec.EllipticCurvePrivateKey,
     issuer: str,
     *,
@@ -158,7 +218,7 @@ def _certificate(
         x509.CertificateBuilder()
         .subject_name(x509_name(name))
         .issuer_name(x509_name(issuer))
-        .public_key(key.public_key())
+        .public_key(_public(key))
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - max(CLOCK_SKEW, datetime.timedelta(days=1 - days)))
         .not_valid_after(now + datetime.timedelta(days=days))
@@ -175,16 +235,6 @@ def _certificate(
     return builder.sign(authority, hashes.SHA256())
 
 
-def _write_private_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    """Write a key that only its owner can read, from the first byte on."""
-    content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-        stream.write(content)
-    os.replace(temporary, path)
-
-
 def change_members(
     folder: Path,
     sites: Mapping[str, str],
@@ -193,6 +243,7 @@ def change_members(
     from_round: int,
     relays: Mapping[str, str] | None = None,
     rewinds: bool = False,
+    requests: Iterable[SiteRequest] = (),
 ) -> dict[str, Path]:
     """Sign a roster with these members from a round on; return the bundles of those that join.
 
@@ -206,6 +257,7 @@ def change_members(
         relays: as in `create_federation`.
         rewinds: whether sites return to their checkpoint of `from_round`, which has passed, since
             a site that is not listed has gone for good, and the others wait for it.
+        requests: of sites that join with keys of their own.
     """
     old, relays = _load_own_roster(folder, "members change"), relays or {}
     epochs = old.all_epochs
@@ -230,8 +282,10 @@ def change_members(
     check_epoch(epoch, epochs[-1].members)
     if mistakes := reachability_mistakes(sites, network, relays):
         raise ValueError("; ".join(mistakes))
-    keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in joining}
-    joined = {name: fingerprint(key.public_key()) for name, key in keys.items()}
+    requested = _requested_keys(requests, joining)
+    make = lambda: ec.generate_private_key(ec.SECP256R1())
+    keys = {name: requested.get(name) or make() for name in joining}
+    joined = {name: fingerprint(_public(key)) for name, key in keys.items()}
     listed = [*old.members, *(Member(numbers[n], n, sites[n], f, ()) for n, f in joined.items())]
     for i in members:
         name, neighbours = listed[i].name, {*listed[i].neighbours, *epoch.neighbours(i)}

@@ -14,7 +14,8 @@ from cryptography import x509
 
 from ...core.parsing import refuse_unreadable
 from ..transport.errors import OutdatedRoster, Refused
-from .roster import Bundle, Member, Roster, fingerprint
+from .private_keys import fingerprint
+from .roster import Bundle, Member, Roster
 
 PREFIX = "urn:diamond:"
 NOT_OF_AUTHORITY = "its certificate is not of this federation's authority"

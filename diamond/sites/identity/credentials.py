@@ -12,7 +12,8 @@ from pathlib import Path
 
 from ..transport.audit import Audit
 from ..transport.tls import tls_context
-from .roster import RENEWED_FILES, BadBundle, Bundle, SignedRoster, load_bundle, load_signed_roster
+from .private_keys import BadBundle
+from .roster import RENEWED_FILES, Bundle, SignedRoster, load_bundle, load_signed_roster
 
 OnChange = Callable[[Bundle, SignedRoster, bool], None]  # whether it is from the operator
 WATCH_SECONDS = 2.0  # between two looks at the files of the bundle

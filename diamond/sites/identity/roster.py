@@ -6,14 +6,12 @@ accepts only the key in the roster from a neighbour that it dials.
 """
 
 import datetime
-import hashlib
 import json
 import os
 import stat
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, get_origin
@@ -22,20 +20,23 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
 from ...core.parsing import refuse_unreadable
 from ...records import checkpoint
+from .private_keys import (
+    KEY,
+    BadBundle,
+    fingerprint,
+    load_signing_key,
+    read_key,
+    take_requested_key,
+)
 
-CA, CERTIFICATE, KEY = "ca.pem", "agent.pem", "agent.key"
+CA, CERTIFICATE = "ca.pem", "agent.pem"
 ROSTER, SIGNATURE = "roster.json", "roster.sig"
 RENEWED_FILES = ROSTER, SIGNATURE, CERTIFICATE, KEY  # of a bundle, in mid-run
 ACCEPTED = "roster.accepted"  # newest roster that the site has accepted, with its signature
 SIGNATURE_ALGORITHM = ec.ECDSA(hashes.SHA256())
-
-
-class BadBundle(ValueError):
-    """Error: a bundle is incomplete or not of one federation."""
 
 
 @dataclass(frozen=True)
@@ -151,20 +152,6 @@ class Bundle:
         return [self.roster.members[j] for j in self.me.neighbours]
 
 
-@lru_cache(maxsize=8)  # a signed run needs it for every message
-def load_signing_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """Decode the private key of a site or of the authority."""
-    key = serialization.load_pem_private_key(pem, None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    return key
-
-
-def fingerprint(key: CertificatePublicKeyTypes) -> str:
-    """Return the SHA-256 digest of a public key."""
-    kind = serialization.PublicFormat.SubjectPublicKeyInfo
-    return hashlib.sha256(key.public_bytes(serialization.Encoding.DER, kind)).hexdigest()
-
-
 def certificate_name(fingerprint: str) -> str:
     """Return the name in the certificate of that key; DNS labels have at most 63 characters."""
     return f"{fingerprint[:32]}.{fingerprint[32:]}.diamond"
@@ -230,7 +217,9 @@ def load_bundle(folder: Path) -> Bundle:
     roster = load_roster(folder)
     _check_private_mode(folder / KEY)
     with refuse_unreadable(BadBundle, f"{folder} is no whole bundle"):
-        ca, certificate, key = ((folder / name).read_bytes() for name in (CA, CERTIFICATE, KEY))
+        ca, certificate = ((folder / name).read_bytes() for name in (CA, CERTIFICATE))
+        take_requested_key(folder, certificate)
+        key = read_key(folder / KEY)
         own_fingerprint = fingerprint(x509.load_pem_x509_certificate(certificate).public_key())
     me = roster.by_key(own_fingerprint)
     if me is None:

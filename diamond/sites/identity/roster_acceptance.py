@@ -33,7 +33,8 @@ from ..transport.messages import RosterAnswer, RosterOffer
 from ..transport.timeouts import retry_until_answered
 from ..transport.wire_format import Frame, FrameError
 from .credentials import Credentials
-from .roster import BadBundle, Bundle, Roster, SignedRoster, load_signed_roster, save_accepted
+from .private_keys import BadBundle
+from .roster import Bundle, Roster, SignedRoster, load_signed_roster, save_accepted
 
 MAX_ROSTER_BYTES = 2**22
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ..identity.credentials import file_versions
+from ..identity.private_keys import BadBundle
 from ..identity.roster import (
     CA,
     ROSTER,
     SIGNATURE,
-    BadBundle,
     Roster,
     SignedRoster,
     load_signed_roster,

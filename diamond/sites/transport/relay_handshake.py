@@ -30,7 +30,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from ...core.parsing import refuse_unreadable
 from ..identity.certificate_check import find_holder, unknown_key, verify_certificate
 from ..identity.credentials import Credentials
-from ..identity.roster import SIGNATURE_ALGORITHM, Bundle, Member, Roster, fingerprint
+from ..identity.private_keys import fingerprint
+from ..identity.roster import SIGNATURE_ALGORITHM, Bundle, Member, Roster
 from .audit import Audit, sanitize_text
 from .errors import Refused, Unreachable, describe_error
 from .sockets import enable_keepalive
