@@ -174,6 +174,7 @@ def try_sites():
     Path("site.py").write_text(SITE)
     run("net", "init", "trial.toml")
     run("net", "renew", "trial")
+    run("net", "request", "own", "--site", "north")
     run("net", "proof", "trial.toml", "trial", code=1, output_part="proves nothing")
     hub = start("net", "relay", "trial/hub")
     wait_for_listener(hub_port)
