@@ -145,7 +145,7 @@ def team():
 def soon(monkeypatch):
     """The loss is looked at in round 3, and once more at the end; no faults come to this."""
     monkeypatch.setattr(
-        site_agent, "reestimation_rounds", lambda t: [r for r in (3, ROUNDS) if r <= t]
+        site_agent.deferred, "reestimation_rounds", lambda t: [r for r in (3, ROUNDS) if r <= t]
     )
     monkeypatch.setattr(loss_monitor, "TOLERANCE", 10.0)  # it does not go back
     calm = run_lockstep(team(), ROUNDS)

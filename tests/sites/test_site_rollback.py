@@ -109,7 +109,7 @@ def hasty(monkeypatch):
     """The loss is looked at in rounds 1, 3 and 7, where it has risen; x is lost at first."""
     script_loss_increase(monkeypatch, ROUNDS, 3)
     monkeypatch.setattr(
-        site_agent, "reestimation_rounds", lambda t: [r for r in (1, 3, ROUNDS) if r <= t]
+        site_agent.deferred, "reestimation_rounds", lambda t: [r for r in (1, 3, ROUNDS) if r <= t]
     )
     calm = rehearsed()
     numbers = values_by_name(calm[0].estimates)
