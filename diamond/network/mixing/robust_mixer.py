@@ -19,7 +19,7 @@ its own. A number that is not finite is never used.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,13 +39,11 @@ UNROLLED = 12  # neighbours up to which ranks are found without loops, which com
 LIE_PURPOSE = 1 << 16  # purpose of the draws of liars, beyond those of channels
 STATIC = {"static": True}
 
-Aggregation = Literal["mean", "clipped", "trimmed"]
-
 
 class RobustAggregation(NamedTuple):
     """How a receiver combines messages, and how many liars it expects."""
 
-    kind: str
+    kind: str  # "mean", "clipped" or "trimmed"
     liars: int
 
     def change(self, messages: Sequence[Any], own: Any, weights: jax.Array, most: Any) -> Any:

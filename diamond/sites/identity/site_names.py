@@ -2,10 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 
 SiteNames = Mapping[int, str]
-NO_NAMES: SiteNames = MappingProxyType({})
 
 
 def site_name(names: SiteNames, agent: int) -> str:

@@ -1,22 +1,22 @@
 """Status of a node and of its neighbours as plain data, and the validation of one from outside."""
 
-from typing import TYPE_CHECKING, Any
-
-from .round_deadline import DeadlineEdges
-
-if TYPE_CHECKING:
-    from .node import Node
-
 import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ...core.parsing import refuse_unreadable
 from ...metrics.site_status import SiteStatus, SiteWait
 from ..transport.audit import sanitize_text
 from ..transport.wire_format import FrameError
+from .round_deadline import DeadlineEdges
+
+if TYPE_CHECKING:
+    from .node import Node
+
+MAX_NUMBER = 1e100  # in a status
 
 
 def describe_node(node: "Node") -> dict[str, Any]:
@@ -44,9 +44,6 @@ def describe_node(node: "Node") -> dict[str, Any]:
     if node.signatures is not None:
         status |= {"liars": sorted(node.signatures.proven)}
     return status
-
-
-MAX_NUMBER = 1e100  # in a status
 
 
 @dataclass
