@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from ..auto import loss_monitor
 from ..auto.rollback_limits import EXPLODED, next_step_scale
 from ..core.sampling import Sampling
 from ..interface.round_interface import Algorithm
@@ -125,7 +126,8 @@ class SingleDriver(Driver):
             self._reestimate()
             if self.policy.monitor.increase:
                 target = self.rollback.pop_lowest_target()
-                message = self.policy.record_rollback(self.t, int(target.t))
+                memory = self.policy.memory
+                message = loss_monitor.record_rollback(memory, self.t, int(target.t))
                 self._roll_back(target._replace(spent=self.progress.spent), message)
                 return False
         if self.rollback.is_due(self.t):
@@ -199,7 +201,8 @@ class SingleDriver(Driver):
         if factor is None:
             return False
         target = self.rollback.pop_target()
-        self.policy.scale_steps(factor, int(after.t) - int(target.t))
+        # From the next estimation on, steps are `factor` times the first ones.
+        loss_monitor.record_shrink(self.policy.memory, factor, int(after.t) - int(target.t))
         steps = f"steps {factor:g} times the first (L_g {1 / factor:g} times)"
         message = f"{reason}; back to round {int(target.t)} with {steps}"
         self._roll_back(target._replace(spent=after.spent), message)

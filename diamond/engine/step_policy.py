@@ -44,16 +44,3 @@ class StepPolicy:
     def monitor(self) -> loss_monitor.MonitorState:
         """What the loss monitor has seen, and how often the run rolled back."""
         return loss_monitor.MonitorState.read(self.memory)
-
-    def scale_steps(self, factor: float, rounds: int) -> None:
-        """Scale steps to `factor` times the first ones, from the next `reestimate` on.
-
-        Args:
-            factor: factor relative to the steps at the start of the run.
-            rounds: number of rounds that are rolled back.
-        """
-        loss_monitor.record_shrink(self.memory, factor, rounds)
-
-    def record_rollback(self, now: int, target: int) -> str:
-        """Record a rollback from round `now` to `target` for a risen loss; return its message."""
-        return loss_monitor.record_rollback(self.memory, now, target)

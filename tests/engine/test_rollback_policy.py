@@ -8,6 +8,7 @@ import pytest
 from helpers import quad, ring
 
 import diamond
+from diamond.auto import loss_monitor
 from diamond.auto.rollback_limits import MOST_SHRINKS, STEP_DECREASE, next_step_scale
 from diamond.engine import rollback_policy
 from diamond.engine.rollback_policy import RollbackPolicy
@@ -80,7 +81,8 @@ def test_numbers_shrink_with_the_run_and_count_what_was_lost():
     assert alpha() == 0.4 and steps.monitor.scale == 1 and not steps.is_due(25)
     x, y = problem.start(0)
     for rounds_lost, rounds in ((30, 30), (12, 42)):
-        steps.scale_steps(steps.monitor.scale * STEP_DECREASE, rounds_lost)
+        scale = steps.monitor.scale * STEP_DECREASE
+        loss_monitor.record_shrink(steps.memory, scale, rounds_lost)
         steps.reestimate(jnp.stack([x] * 3), jnp.stack([y] * 3), 0, forget=True)
         assert steps.resolved.values["lost"] == steps.memory["lost"].value == rounds
     assert alpha() == 0.4 * STEP_DECREASE**2 == 0.4 * steps.monitor.scale

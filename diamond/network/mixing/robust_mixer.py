@@ -226,21 +226,15 @@ def robust_receiver(network: Network, agent: int) -> RobustReceiver | None:
     """Return the robust mixing of one agent of the network, if it has any."""
     if network.defense is None:
         return None
-    aggregation = aggregation_of(network)
-    return RobustReceiver(
-        aggregation, most_weight_of_liars(network.weights, agent, aggregation.liars)
-    )
-
-
-def aggregation_of(network: Network) -> RobustAggregation:
-    """Return the aggregation by which agents of this network combine messages."""
-    return RobustAggregation(*(network.defense or ("mean", 0)))
+    aggregation = RobustAggregation(*network.defense)
+    most = most_weight_of_liars(network.weights, agent, aggregation.liars)
+    return RobustReceiver(aggregation, most)
 
 
 def robust_mixer(network: Network) -> RobustMixer:
     """Return the mixer of a network with robust mixing or liars."""
     m, agents = network.weights, network.agents
-    aggregation = aggregation_of(network)
+    aggregation = RobustAggregation(*(network.defense or ("mean", 0)))
     neighbours = [m.indices[m.indptr[i] : m.indptr[i + 1]] for i in range(agents)]
     width = max(1, max(map(len, neighbours)) - 1)
     senders = np.tile(np.arange(agents), (width, 1))
