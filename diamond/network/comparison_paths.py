@@ -6,6 +6,8 @@ each other, otherwise over sites between them. A statement travels at most `MAX_
 
 from collections.abc import Mapping, Sequence
 
+import networkx as nx
+
 MAX_HOPS = 4
 Neighbours = Mapping[int, Sequence[int]] | Sequence[Sequence[int]]
 
@@ -31,13 +33,8 @@ def comparison_hops(neighbours: Neighbours, site: int) -> int | None:
         return None
     distances = {j: distances_without(neighbours, site, j) for j in others}
     for hops in range(1, MAX_HOPS + 1):
-        group, frontier = {others[0]}, [others[0]]
-        while frontier:
-            j = frontier.pop()
-            near = {k for k in others if distances[j].get(k, MAX_HOPS + 1) <= hops} - group
-            group |= near
-            frontier += near
-        if len(group) == len(others):
+        is_near = lambda j, k, hops=hops: distances[j].get(k, MAX_HOPS + 1) <= hops
+        if nx.is_connected(nx.Graph((j, k) for j in others for k in others if is_near(j, k))):
             return hops
     return None
 
