@@ -49,16 +49,10 @@ MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexag
 
 
 def build_leaderboard(results: Results, out: Path) -> Path:
-    """Write the page of these results as one HTML file without external requests."""
-    return write_page(render_leaderboard(results), Path(out))
-
-
-def render_leaderboard(results: Results) -> str:
-    """Render the page as text, in the style of reports."""
-    style = read_asset(STYLE) + read_asset(HERE / "bench.css")
-    return fill_template(
-        HERE / "bench.html", collect_leaderboard_data(results), SCRIPTS, {"style": style}
-    )
+    """Write the page, in the style of reports, as one HTML file without external requests."""
+    parts = {"style": read_asset(STYLE) + read_asset(HERE / "bench.css")}
+    data = collect_leaderboard_data(results)
+    return write_page(fill_template(HERE / "bench.html", data, SCRIPTS, parts), Path(out))
 
 
 def collect_leaderboard_data(results: Results) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Six cases that were drawn before the method `solve` was written, to evaluate it."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -91,13 +90,10 @@ def uneven() -> tuple[Problem, Network]:
 def tiny_x() -> tuple[Problem, Network]:
     problem = gallery.quadratic(agents=8, noise=0.5)
     train, valid = ([problem.rows[part][i] for i in range(8)] for part in ("train", "valid"))
-    f, g = (partial(_in_small_units, loss) for loss in (problem.upper, problem.lower))
+    in_small_units = lambda loss: lambda x, y, rows: loss(1e4 * x, y, rows)
+    f, g = map(in_small_units, (problem.upper, problem.lower))
     start = lambda key: (jnp.zeros(4), jnp.zeros(5))
     return Problem(f, g, start, train, valid, shuffle=False), network.ring(8)
-
-
-def _in_small_units(loss: Any, x: Any, y: Any, rows: Any) -> jax.Array:
-    return loss(1e4 * x, y, rows)
 
 
 CASES = (network_below, condition_10000, sparse_64, heavy_tails, uneven, tiny_x)

@@ -93,7 +93,10 @@ def simulate_epochs(
             part, epoch.network, algorithm, seed, settings.sampling, backend, settings.measures
         )
         if everyone is None:
-            everyone = _all_agents(problem, driver, seed)
+            start = host_transfer.broadcast_to_agents(problem.start(seed), problem.agents)
+            state = jax.vmap(driver.policy.algorithm.init)(*start)
+            counters = cost_counter.agent_counters(cost_counter.Cost(), problem.agents)
+            everyone = Everyone(state, counters)
         else:
             assert before is not None
             _begin_epoch(driver, backend, epoch, before, everyone=everyone)
@@ -120,14 +123,6 @@ def simulate_epochs(
     return _whole_run(
         run, problem, network, algorithm, everyone=everyone, per_agent=per_agent, members=members
     )
-
-
-def _all_agents(problem: Problem, driver: SingleDriver, seed: int) -> Everyone:
-    """Return all agents before round 0."""
-    start = host_transfer.broadcast_to_agents(problem.start(seed), problem.agents)
-    state = jax.vmap(driver.policy.algorithm.init)(*start)
-    counters = cost_counter.agent_counters(cost_counter.Cost(), problem.agents)
-    return Everyone(state, counters)
 
 
 def _begin_epoch(

@@ -107,7 +107,7 @@ class RpcConnection:
         self.max_bytes, self.timeouts, self.own_address = max_bytes, timeouts, own_address
         self._packets: PacketStream | None = None
         self._connect_lock = asyncio.Lock()
-        self._arrival: asyncio.Future[None] | None = None  # of a connection that is awaited
+        self._arrival = asyncio.Event()  # of a connection that is awaited
         self._request_numbers = count(1)
         self._pending: dict[int, asyncio.Future[tuple[int, memoryview]]] = {}
         self._subscription: tuple[int, Subscription] = 0, Subscription(0)
@@ -186,8 +186,8 @@ class RpcConnection:
         try:
             async with asyncio.timeout(self.timeouts.connect):
                 while self._packets is None or self._packets.closed.done():
-                    self._arrival = asyncio.get_running_loop().create_future()
-                    await self._arrival
+                    self._arrival.clear()
+                    await self._arrival.wait()
         except TimeoutError:
             raise Unreachable(f"{member.name} dials, and has not connected yet") from None
         return self._packets
@@ -202,8 +202,7 @@ class RpcConnection:
         if earlier is not None and not earlier.closed.done():
             self._fail_pending(ConnectionAbortedError("a newer connection took its place"))
             earlier.abort(ConnectionAbortedError("a newer connection took its place"))
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
+        self._arrival.set()
 
     def _dispatcher(self, on_request: OnRequest) -> OnRequest:
         """Return the handler of all packets of a connection on which both ends ask."""

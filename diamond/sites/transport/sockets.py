@@ -56,16 +56,10 @@ async def accept_connections(
 
 async def peek_byte(connection: socket.socket) -> bytes:
     """Return the first byte without consuming it; empty if the other end has closed."""
-    loop = asyncio.get_running_loop()
-    readable = loop.create_future()
-
-    def on_readable() -> None:
-        if not readable.done():
-            readable.set_result(None)
-
-    loop.add_reader(connection, on_readable)
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection, readable.set)
     try:
-        await readable
+        await readable.wait()
     finally:
         loop.remove_reader(connection)
     return connection.recv(1, socket.MSG_PEEK)

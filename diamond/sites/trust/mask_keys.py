@@ -217,38 +217,26 @@ class MaskKeys:
 async def agree_on_keys(keys: MaskKeys, client: NeighbourClient) -> None:
     """Fetch the keys of all neighbours of all neighbours."""
 
-    async def fetch_own_key(j: int) -> None:
-        read = lambda answer: keys.add_record(j, OwnKeyAnswer.read(answer).record)
-        await _request(client, j, keys, OwnKeyRequest, read=read)
+    async def fetch(j: int, kind: type[KeyRequest], read: Callable[[int, Frame], None]) -> None:
+        """Read the answer of neighbour j, once it has one that can be read."""
+        request = kind(keys.agent, keys.run, keys.public_key).encode()
 
-    async def fetch_all_keys(j: int) -> None:
-        read = lambda answer: keys.add_group(j, AllKeysAnswer.read(answer).records)
-        await _request(client, j, keys, messages.AllKeysRequest, read=read)
+        async def attempt() -> bool | None:
+            answer = await client.transport.send_request(j, request)
+            if not answer:
+                return None
+            with refuse_unreadable(FrameError, "an answer without keys of masked sums", Refused):
+                read(j, answer)
+            return True
 
-    await gather_or_cancel(fetch_own_key(j) for j in keys.groups)
-    client.service.notify_waiting()
-    await gather_or_cancel(fetch_all_keys(j) for j in keys.groups)
-
-
-async def _request(
-    client: NeighbourClient,
-    j: int,
-    keys: MaskKeys,
-    kind: type[KeyRequest],
-    *,
-    read: Callable[[Frame], None],
-) -> None:
-    """Read the answer of neighbour j, once it has one that can be read."""
-    request = kind(keys.agent, keys.run, keys.public_key).encode()
-
-    async def attempt() -> bool | None:
-        answer = await client.transport.send_request(j, request)
-        if not answer:
-            return None
-        with refuse_unreadable(FrameError, "an answer without keys of masked sums", Refused):
-            read(answer)
-        return True
-
-    with client.neighbour_status[j].mark_awaited():
         description = f"keys of masked sums of {client.service.site_name(j)}"
-        await retry_until_answered(attempt, description, client.timeouts, client.wait_records[j])
+        with client.neighbour_status[j].mark_awaited():
+            await retry_until_answered(
+                attempt, description, client.timeouts, client.wait_records[j]
+            )
+
+    add_record = lambda j, answer: keys.add_record(j, OwnKeyAnswer.read(answer).record)
+    add_group = lambda j, answer: keys.add_group(j, AllKeysAnswer.read(answer).records)
+    await gather_or_cancel(fetch(j, OwnKeyRequest, add_record) for j in keys.groups)
+    client.service.notify_waiting()
+    await gather_or_cancel(fetch(j, messages.AllKeysRequest, add_group) for j in keys.groups)
