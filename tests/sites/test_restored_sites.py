@@ -12,7 +12,7 @@ from lockstep_agents import agents, build_algorithm
 from two_faced_site import found_signers, signing
 
 import diamond
-from diamond.sites.memory.receipts import PAGE, Receipt, Receipts, read_receipts
+from diamond.sites.memory.outbox import PAGE, Receipt, Receipts, read_receipts
 from diamond.sites.memory.sent_record import SentBefore, SentRecord, forget_run, frame_tag
 from diamond.sites.rounds.node import Node
 from diamond.sites.rounds.site_agent import Agent

@@ -11,7 +11,7 @@ from lockstep_agents import agents, build_algorithm
 from two_faced_site import TwoFaced, found_signers, signing
 
 import diamond
-from diamond.sites.memory.receipts import Receipt, Receipts
+from diamond.sites.memory.outbox import Receipt, Receipts
 from diamond.sites.memory.sent_record import RECORD_FILE, SentBefore, SentRecord
 from diamond.sites.transport import wire_format
 from diamond.sites.transport.audit import Audit

@@ -30,7 +30,7 @@ from diamond.sites.identity.roster import SignedRoster, load_signed_roster, save
 from diamond.sites.identity.roster_acceptance import offer_roster, unpack_roster
 from diamond.sites.memory import message_store
 from diamond.sites.memory.edge_journal import DamagedJournal, EdgeJournal
-from diamond.sites.memory.receipts import Receipts, read_receipts
+from diamond.sites.memory.outbox import Receipts, read_receipts
 from diamond.sites.memory.sent_record import SentRecord
 from diamond.sites.memory.site_checkpoint import FINISHED_FILE, OtherRun, load_finished
 from diamond.sites.rounds.node_status import validate_status

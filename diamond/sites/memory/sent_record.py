@@ -8,7 +8,7 @@ learns their difference. So the site stops instead.
 The record lies beside the site's key, so that it does not go back with the run folder. An entry is
 written before its message is sent, and survives the death of the process. What the record lacks
 after a power cut, or if the bundle was restored too, neighbours add when the site greets them
-(`receipts`). `--restart` and `--onward` forget the messages of a run, since all sites start again;
+(`outbox`). `--restart` and `--onward` forget the messages of a run, since all sites start again;
 those of a signing key or of a mask are never forgotten.
 """
 

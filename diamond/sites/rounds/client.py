@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..memory.receipts import Receipt, read_receipts
+from ..memory.outbox import Receipt, read_receipts
 from ..memory.sent_record import frame_tag
 from ..memory.site_checkpoint import OtherRun
 from ..memory.site_rollback import MESSAGE_STEPS, NeighbourRolledBack

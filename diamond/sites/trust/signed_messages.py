@@ -27,7 +27,7 @@ import msgpack
 from ...core.parsing import refuse_unreadable
 from ...network.comparison_paths import MAX_HOPS, Neighbours, comparison_hops, distances_without
 from ..identity.site_names import SiteNames, site_name
-from ..memory.receipts import Receipt, Receipts
+from ..memory.outbox import Receipt, Receipts
 from ..memory.sent_record import SentRecord
 from ..transport import wire_format
 from ..transport.audit import Audit
