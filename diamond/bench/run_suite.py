@@ -106,9 +106,10 @@ def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) 
             for algorithm, numbers in settings
             for seed in seeds
         ]
-        inputs, place = (lambda: problem, network, requests, rounds), folder / "trials"
+        inputs = (lambda: problem), network, requests, rounds
         options: dict[str, Any] = {"measure": "loss", "backends": backends, "every": measured}
-        trials = cached_trials(*inputs, folder=place, on_trial=lambda count: None, **options)
+        options |= {"folder": folder / "trials", "on_trial": lambda count: None}
+        trials = cached_trials(*inputs, **options)
         return split_by_candidate(trials, len(seeds))
 
     results = tune(

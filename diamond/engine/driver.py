@@ -62,8 +62,10 @@ class Driver:
         )
         self._charge()
         first, (x, y) = self.steps[0].algorithm, starts[self.seeds[0]]
-        links_of_messages = network.channels, network.mask_limit is not None
-        traffic_of_round = count_traffic(first, backend.objectives, x, y, *links_of_messages)
+        is_masked = network.mask_limit is not None
+        traffic_of_round = count_traffic(
+            first, backend.objectives, x, y, network.channels, is_masked
+        )
         run_inputs = RunInputs(problem, network, sampling, traffic_of_round)
         links = {seed: LinkCosts(network, traffic_of_round, seed) for seed in starts}
         self.recorders = [

@@ -98,8 +98,8 @@ class Service:
         """Compare what the neighbour runs, and answer with receipts of its messages."""
         sender = greeting.sender
         here, there = self.site_name(self.agent), self.site_name(sender)
-        parts = self.digests, greeting.parts
-        if mismatch := describe_differences(*parts, f"at {here}", f"at {there}"):
+        digests = self.digests, greeting.parts
+        if mismatch := describe_differences(*digests, f"at {here}", f"at {there}"):
             self.mismatches[sender] = mismatch
             raise RunMismatch(f"{here} runs something else: {mismatch}")
         self.mismatches.pop(sender, None)

@@ -195,9 +195,9 @@ class Agent(AgentSetup):
             numbers, structure = self._flatten_algorithm(progress.algorithm)
             is_mean = self.sends_mean(exchange)
             has_change = is_mean or self.masked is not None
-            kinds = structure, self._structures[stage]
-            place, following = 0 if has_change else own_index, self._next_messages[exchange]
-            key = FinishKey(*kinds, stage, place, following, self.robust, has_change)
+            structures, index = (structure, self._structures[stage]), 0 if has_change else own_index
+            following = self._next_messages[exchange]
+            key = FinishKey(*structures, stage, index, following, self.robust, has_change)
             program = agent_programs.finish_program(key)
             own_arrays, on_device = self._last_sent
             sources = [self.number, MEAN_SOURCE] if is_mean else self.sources
@@ -217,9 +217,10 @@ class Agent(AgentSetup):
             is_early, codec = self.sends_before_gradient(exchange), self.channel_codec
             own_message = self.outgoing(progress, exchange, None if is_early else local_result)
             encoded = [self.unflatten_message(messages[j], exchange) for j in self.sources]
-            inputs_of_codec = channel_states[stage], own_message, own_index, encoded
-            exchange_id = self._exchange_id(progress.t, exchange)
-            decoded, new_states = codec.receive(*inputs_of_codec, exchange_id, self.sources)
+            states, exchange_id = channel_states[stage], self._exchange_id(progress.t, exchange)
+            decoded, new_states = codec.receive(
+                states, own_message, own_index, encoded, exchange_id, self.sources
+            )
             channel_states = (*channel_states[:stage], new_states, *channel_states[stage + 1 :])
             change = agent_programs.mix_compiled(decoded, self.weights, own_index)
             mixed = own_message, pytrees.scale(codec.damping_at(progress.t), change)

@@ -100,9 +100,9 @@ class Server:
             if is_new and find_route(self.bundle, member).kind == "await relay":
                 self._awaited.add(member.number)
                 for relay in self.bundle.roster.all_relays:
-                    place = self._credentials, relay, member.number
+                    inputs = self._credentials, relay, member.number, self.audit
                     admit = partial(self._admit_relayed, member.number)
-                    self.start_task(accept_through_relay(*place, self.audit, on_connection=admit))
+                    self.start_task(accept_through_relay(*inputs, on_connection=admit))
 
     async def _reserve_neighbours(self) -> None:
         """Reserve admission for the hosts that the roster lists as neighbours."""
