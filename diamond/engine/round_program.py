@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core import cost_counter, host_transfer, pytrees
 from ..core.cost_counter import Cost
+from ..core.pytrees import Tree
 from ..core.sampling import AGENT_AXES, ExchangeId, Sample, Sampling, draw
 from ..hardware.compiler import compile_program
 from ..hardware.device_memory import even_group_size, map_in_groups
@@ -48,13 +49,11 @@ def from_named_arrays(example: Progress, arrays: Mapping[str, Any]) -> Progress:
 
 
 @compile_program()  # one program, in place of one per operation
-def _initial_states(algorithm: Algorithm, x: pytrees.Tree, y: pytrees.Tree) -> State:
+def _initial_states(algorithm: Algorithm, x: Tree, y: Tree) -> State:
     return jax.vmap(algorithm.init)(x, y)
 
 
-def initial_progress(
-    algorithm: Algorithm, x: pytrees.Tree, y: pytrees.Tree, agents: int
-) -> Progress:
+def initial_progress(algorithm: Algorithm, x: Tree, y: Tree, agents: int) -> Progress:
     """Return all agents before round 0, at the same point."""
     state = _initial_states(algorithm, *host_transfer.broadcast_to_agents((x, y), agents))
     return Progress(
@@ -65,7 +64,7 @@ def initial_progress(
 
 
 def initial_progress_with_links(
-    algorithm: Algorithm, problem: Objectives, mixer: Mixing, x: pytrees.Tree, y: pytrees.Tree
+    algorithm: Algorithm, problem: Objectives, mixer: Mixing, x: Tree, y: Tree
 ) -> Progress:
     """Return all agents before round 0, with the initial link states."""
     agents = problem.train.count.shape[0]
@@ -75,7 +74,7 @@ def initial_progress_with_links(
     return progress._replace(link_states=mixer.start(message_shapes(algorithm, problem, x, y)))
 
 
-def without_shared_buffers(progress: Progress, start: pytrees.Tree) -> Progress:
+def without_shared_buffers(progress: Progress, start: Tree) -> Progress:
     """Copy arrays of `progress` that share memory with each other or with `start`.
 
     A program cannot overwrite an array that is needed twice.

@@ -11,7 +11,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 from .. import theory
-from ..tuning.trial_cache import Trial
 from . import paper_figures
 from .paper_case import BATCH, TERMS, ExperimentScale, PaperCase
 from .paper_methods import METHODS
@@ -63,7 +62,7 @@ def reproduce(
 def write_figure_files(
     figure: str,
     kind: str,
-    trials_by_line: dict[paper_figures.FigureLine, list[Trial]],
+    trials_by_line: paper_figures.TrialsByLine,
     folder: Path,
 ) -> list[Path]:
     """Write figure, table and all numbers into `folder`."""
@@ -131,7 +130,7 @@ def format_constants(constants: dict[str, dict[str, Any]]) -> str:
 
 
 def convergence_speed(
-    trials_by_line: dict[paper_figures.FigureLine, list[Trial]],
+    trials_by_line: paper_figures.TrialsByLine,
 ) -> list[dict[str, Any]]:
     """Return the slope of the average metric, and rounds and samples to several epsilon."""
     rows = []

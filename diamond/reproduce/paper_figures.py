@@ -36,6 +36,9 @@ class FigureLine:
     frozen: bool = False
 
 
+TrialsByLine = dict[FigureLine, list[Trial]]
+
+
 def figure_lines(figure: str) -> list[FigureLine]:
     """Return the lines of figure 1, 2, 3 or 4."""
     if figure in ("fig1", "fig2"):
@@ -58,7 +61,7 @@ def run_figure(
     *,
     folder: Path | None,
     on_trial: Callable[[int], None],
-) -> dict[FigureLine, list[Trial]]:
+) -> TrialsByLine:
     """Run the trials of every line, one per seed."""
 
     def run_line(line: FigureLine) -> list[Trial]:
@@ -71,7 +74,7 @@ def run_figure(
     return {line: run_line(line) for line in figure_lines(figure)}
 
 
-def summarize_lines(trials_by_line: dict[FigureLine, list[Trial]]) -> list[dict[str, Any]]:
+def summarize_lines(trials_by_line: TrialsByLine) -> list[dict[str, Any]]:
     """Return one row per line: means over seeds, with the standard deviation."""
     rows = []
     for line, runs in trials_by_line.items():
@@ -97,9 +100,6 @@ def summarize_lines(trials_by_line: dict[FigureLine, list[Trial]]) -> list[dict[
                     row["worst_loss"] = values.max()  # reveals a seed that stopped learning
         rows.append(row)
     return rows
-
-
-TrialsByLine = dict[FigureLine, list[Trial]]
 
 
 class PanelColumn(NamedTuple):

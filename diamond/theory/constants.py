@@ -24,6 +24,7 @@ from ..network import Network
 from ..problem import Objectives, Problem
 from .extreme_search import BOUNDS, Bound, supremum, unit_or_zero
 
+Point = tuple[Tree, Tree]  # x and y
 PROBES = 4  # starting points of each search, per agent
 TURNS = 24  # updates of each vector in a search
 BATCHES = 8  # sampled mini-batch Hessians per agent
@@ -106,7 +107,7 @@ def estimate(
     radius: float = 1.0,
     terms: int = 10,
     sampling: Sampling = "blocks",
-    at: tuple[Tree, Tree] | None = None,
+    at: Point | None = None,
 ) -> Constants:
     """Estimate the constants of Assumptions 1 to 4 near (x, y).
 
@@ -189,9 +190,7 @@ def _worst_over_agents(
 
 
 @compile_program(options=MEASURE_OPTIONS, small_options=FAST_COMPILE_OPTIONS)
-def _explore_agents(
-    objectives: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any
-) -> Any:
+def _explore_agents(objectives: Objectives, point: Point, key: jax.Array, radius: Any) -> Any:
     """Return each agent's constants, (agents, probes); sums over the agents; the mean cost."""
     agents = jnp.arange(objectives.train.count.shape[0])
     keys = jax.vmap(lambda agent: jax.random.fold_in(key, agent))(agents)
@@ -203,9 +202,7 @@ def _explore_agents(
     return extremes, sums, jax.tree.map(lambda c: jnp.mean(1.0 * c), costs)
 
 
-def _explore_agent(
-    problem: Objectives, point: tuple[Tree, Tree], key: jax.Array, radius: Any
-) -> Any:
+def _explore_agent(problem: Objectives, point: Point, key: jax.Array, radius: Any) -> Any:
     x, y = point
     solution = lower_solution.solve_lower_level(problem, x, y)
     tolerance = lower_solution.tolerance(pytrees.norm(y).dtype)
@@ -288,7 +285,7 @@ def _count_communication(network: Network, x: Tree, numbers: int) -> tuple[int, 
 def estimate_sigmas(
     chain: ImplicitHypergradient,
     objectives: Objectives,
-    points: tuple[Tree, Tree],
+    points: Point,
     key: jax.Array,
     pairs: int,
     batch: int,
@@ -309,7 +306,7 @@ def estimate_sigmas(
         sample = jax.vmap(drawn, (None, None, 0, 0), AGENT_AXES)(key, t, agents, rows)
 
         def agent_gradients(
-            problem: Objectives, sample: Tree, point: tuple[Tree, Tree]
+            problem: Objectives, sample: Tree, point: Point
         ) -> tuple[dict[str, Tree], Cost]:
             (h,), cost = chain(problem, [point], sample)
             g_y = jax.grad(problem.g, 1)(*point, sample.lower)

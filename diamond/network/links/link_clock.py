@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from diamond.network.links.link_properties import Links
 from diamond.network.links.link_values import Numbers
 
+Indices = NDArray[np.int64]
 BLOCK = 1024  # rounds whose slow agents are drawn at once
 SAME = 1e-12  # relative tolerance for periodic clocks
 PACKET = 1448  # bytes of a TCP stream in an Ethernet frame
@@ -18,15 +19,15 @@ NEVER = 1e-9  # probability of resends that is neglected
 class TimedExchange(NamedTuple):
     """Messages from `senders` to `receivers`, one entry each, and their durations."""
 
-    senders: NDArray[np.int64]
-    receivers: NDArray[np.int64]
-    links: NDArray[np.int64]  # number of the link of each message
-    ways: NDArray[np.int64]  # 0, or 1 for the reverse direction
+    senders: Indices
+    receivers: Indices
+    links: Indices  # number of the link of each message
+    ways: Indices  # 0, or 1 for the reverse direction
     delay: Numbers  # seconds of each message and its request, without resends
     request_delay: Numbers
     packets: tuple[int, int]  # of a message and of its request
     sends_before_compute: bool  # whether messages leave before the computation
-    steps: tuple[NDArray[np.int64], ...] = ()  # messages of each step of an exact mean
+    steps: tuple[Indices, ...] = ()  # messages of each step of an exact mean
 
 
 class LinkClock:
@@ -114,7 +115,7 @@ class LinkClock:
             seconds += measured / len(self.compute) * self._sum_slowest(rounds) / rounds
         return seconds
 
-    def count_active_rounds(self, rounds: int) -> NDArray[np.int64]:
+    def count_active_rounds(self, rounds: int) -> Indices:
         """Return in how many of the rounds each link is active."""
         counts = np.zeros(len(self.links.edges), np.int64)
         periods, rest = divmod(rounds, len(self.active))
@@ -209,7 +210,7 @@ class LinkClock:
         return timed._replace(delay=self.mean_tries * timed.delay, steps=tuple(places))
 
     def _exchange(
-        self, numbers: NDArray[np.int64], count: float, sends_before_compute: bool
+        self, numbers: Indices, count: float, sends_before_compute: bool
     ) -> TimedExchange:
         """Return the exchange of `count` bytes over the links `numbers`."""
         ends = np.array(self.links.edges, int).reshape(-1, 2)[numbers]
@@ -221,9 +222,9 @@ class LinkClock:
 
     def _timed(
         self,
-        ends: NDArray[np.int64],
-        links: NDArray[np.int64],
-        ways: NDArray[np.int64],
+        ends: Indices,
+        links: Indices,
+        ways: Indices,
         count: float,
         sends_before_compute: bool,
     ) -> TimedExchange:

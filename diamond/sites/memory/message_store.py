@@ -35,9 +35,10 @@ class StoredMessage(NamedTuple):
         return np.fromfile(self.path, np.uint8, self.length, offset=self.start)
 
 
-def save(
-    folder: Path, round: int, frames: Mapping[MessageKey, Any]
-) -> dict[MessageKey, StoredMessage]:
+Locations = dict[MessageKey, StoredMessage]
+
+
+def save(folder: Path, round: int, frames: Mapping[MessageKey, Any]) -> Locations:
     """Write the messages that are in memory only; return their locations."""
     unsaved = {
         key: content for key, content in frames.items() if not isinstance(content, StoredMessage)
@@ -57,15 +58,13 @@ def count_messages(frames: Mapping[MessageKey, Any]) -> dict[str, int]:
     return Counter(location.path.stem for location in frames.values())
 
 
-def load(
-    folder: Path, round: int, counts: Mapping[str, int], run: str
-) -> tuple[dict[MessageKey, StoredMessage], bool]:
+def load(folder: Path, round: int, counts: Mapping[str, int], run: str) -> tuple[Locations, bool]:
     """Load the messages that a checkpoint of `round` needs, and return whether all exist.
 
     Raises `DamagedCheckpoint` if the checkpoint's own file is damaged: its messages are computed
     again from the checkpoint before. Damaged messages of earlier files are set aside.
     """
-    locations: dict[MessageKey, StoredMessage] = {}
+    locations: Locations = {}
     is_complete = True
     for stem, count in counts.items():
         path = _file(folder, int(stem))
@@ -98,7 +97,7 @@ def _file(folder: Path, round: int) -> Path:
 
 
 @refuse_unreadable(FrameError, "not what was written", OSError)
-def _read(path: Path, run: str) -> dict[MessageKey, StoredMessage]:
+def _read(path: Path, run: str) -> Locations:
     """Read every message of a file, by round and consensus step, and verify it."""
     locations = {}
     for entry in read_entries(path.read_bytes()):

@@ -15,7 +15,7 @@ from ...records.folder_recovery import set_aside
 from ..rounds.round_progress import AgentProgress, RollbackState
 from ..transport.audit import log_event
 from . import message_store
-from .message_store import MessageKey, StoredMessage
+from .message_store import Locations
 from .outbox import Outbox
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ class OtherRun(ValueError):
     """Error: the folder has the checkpoint of another run."""
 
 
-def save(
-    folder: Path, run: str, progress: AgentProgress, outbox: Outbox
-) -> dict[MessageKey, StoredMessage]:
+def save(folder: Path, run: str, progress: AgentProgress, outbox: Outbox) -> Locations:
     """Write the messages that neighbours may still request, then the progress.
 
     Returns the locations of the messages that were in memory only.
