@@ -1,4 +1,4 @@
-"""All suites of docs/results/benchmark.md in one pool of processes: `python benchmarks/all_suites.py`.
+"""All suites of docs/results/benchmark.md in one pool: `python benchmarks/all_suites.py`.
 
 Writes a folder a suite for `benchmarks/leaderboard.py`. An interrupted command continues when it is
 repeated; `--minutes` begins no pair of case and method later. Suites end at different times, so one
