@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 BENCHMARKS = sorted(path for path in (ROOT / "benchmarks").glob("*.py"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SMALLEST = {  # by script; OUT is an empty folder
+    "all_suites": "quick --folder OUT --seeds 1 --minutes 0.05 --processes 2",
     "auto": "--groups ridge --rounds 20 --limit 60",
     "channels": "--small",
     "churn": "--rounds 12 --join 4 --leave 8 --kill 4 --every 2",

@@ -97,11 +97,11 @@ class Service:
     def _answer_greeting(self, greeting: messages.Greeting) -> Frame:
         """Compare what the neighbour runs, and answer with receipts of its messages."""
         sender = greeting.sender
-        here, there = self.site_name(self.agent), self.site_name(sender)
+        own_name, sender_name = self.site_name(self.agent), self.site_name(sender)
         digests = self.digests, greeting.parts
-        if mismatch := describe_differences(*digests, f"at {here}", f"at {there}"):
+        if mismatch := describe_differences(*digests, f"at {own_name}", f"at {sender_name}"):
             self.mismatches[sender] = mismatch
-            raise RunMismatch(f"{here} runs something else: {mismatch}")
+            raise RunMismatch(f"{own_name} runs something else: {mismatch}")
         self.mismatches.pop(sender, None)
         if greeting.within is not None and greeting.within > 0:
             self._response_limits[sender] = greeting.within
