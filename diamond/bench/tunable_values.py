@@ -22,8 +22,8 @@ from ..problem import Problem
 from ..schedules.learned import learned_names
 from ..tuning.scaled_schedules import SHAPES, WEIGHTS, first_value, make_schedules, scale_schedule
 
-# Each factor is drawn log-uniformly between these multiples of the learned number. alpha reaches far
-# in both directions: its first learned value is probed at one point.
+# Each factor is drawn log-uniformly between these multiples of the learned number. alpha reaches
+# far in both directions: its first learned value is probed at one point.
 FACTOR_RANGES = {
     "alpha": (1 / 64, 256.0),
     "beta": (1 / 4, 4.0),
