@@ -4,6 +4,7 @@ from . import algorithms as algorithms
 from . import callbacks as callbacks
 from . import cost as cost
 from . import data as data
+from . import estimators as estimators
 from . import gallery as gallery
 from . import hypergradient as hypergradient
 from . import interface as interface

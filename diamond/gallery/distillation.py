@@ -11,7 +11,7 @@ from ..core.pytrees import Tree
 from ..core.validation import as_int
 from ..problem import Problem
 from ._labels import check_labels
-from ._softmax_regression import accuracy, zeros
+from .softmax_regression import accuracy, zeros
 
 
 def distillation(

@@ -10,7 +10,7 @@ import numpy as np
 from ..core.pytrees import Tree
 from ..problem import Problem, proximal_operators
 from ._labels import check_labels
-from ._softmax_regression import accuracy, upper, weighted_loss, zeros
+from .softmax_regression import accuracy, upper, weighted_loss, zeros
 
 
 def fair_weights(

@@ -1,6 +1,7 @@
 """Hyper-cleaning: detection of wrong training labels by one weight per row."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +13,17 @@ from ..core.pytrees import Tree
 from ..core.validation import as_int
 from ..problem import LowerLevel, Problem
 from ._labels import check_labels
-from ._softmax_regression import accuracy, upper, weighted_loss, zeros
+from .softmax_regression import accuracy, upper, weighted_loss, zeros
+
+
+@dataclass(frozen=True)  # equal objects share compiled programs
+class CleanedLoss:
+    """The cross-entropy with weights sigmoid(x_k(r)) of the rows, plus regularizer ||y||^2."""
+
+    regularizer: float
+
+    def __call__(self, x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return weighted_loss(jax.nn.sigmoid(x[rows["k"]]), y, rows, self.regularizer)
 
 
 class Cleaning(Problem):
@@ -68,12 +79,10 @@ def hyper_cleaning(
     def init(key: jax.Array) -> tuple[Tree, Tree]:
         return jnp.zeros(wrong.size), zeros(features, classes)
 
-    def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return weighted_loss(jax.nn.sigmoid(x[rows["k"]]), y, rows, regularizer)
-
     metrics: dict[str, Any] = {"accuracy": accuracy}
     if wrong.any():
         metrics["f1"] = lambda x, y, rows: f1(x, wrong)
+    lower = CleanedLoss(regularizer)
     problem = Cleaning(upper, lower, init, train, valid, test, metrics, lower_level=lower_level)
     problem.wrong = wrong
     return problem

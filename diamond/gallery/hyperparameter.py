@@ -9,8 +9,8 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem
-from ._feature_penalties import Penalty, penalized_problem, weight_names
 from ._labels import check_labels
+from .feature_penalties import Penalty, penalized_problem, weight_names
 
 
 # Defined at module level, so that another problem of the same sizes reuses compiled programs.

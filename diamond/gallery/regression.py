@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem
-from ._feature_penalties import Penalty, penalized_problem
+from .feature_penalties import Penalty, penalized_problem
 
 
 # Defined at module level, so that another problem of the same sizes reuses compiled programs.

@@ -1,6 +1,7 @@
 """Shared representation: any network as backbone x, and a linear head y_i per agent."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -13,6 +14,37 @@ from ..problem import Problem
 from ._labels import check_labels
 
 Backbone = Callable[[Tree, jax.Array], jax.Array]
+
+
+@dataclass(frozen=True)  # equal objects share compiled programs
+class HeadLoss:
+    """Mean loss of the linear heads y on the features of the backbone x."""
+
+    backbone: Backbone
+    classes: int | None  # None: targets
+
+    def scores(self, x: Tree, y: Tree, a: Any) -> jax.Array:
+        """Return the scores or predictions of the rows a."""
+        return self.backbone(x, a) @ y["w"] + y["b"]
+
+    def __call__(self, x: Tree, y: Tree, rows: Any) -> jax.Array:
+        scores = self.scores(x, y, rows["a"])
+        if self.classes is None:
+            return jnp.mean((scores - rows["b"]) ** 2)
+        log_probabilities = jax.nn.log_softmax(scores)
+        return -jnp.mean(jnp.take_along_axis(log_probabilities, rows["b"][:, None], 1))
+
+
+@dataclass(frozen=True)
+class RegularizedHeadLoss:
+    """`loss` plus regularizer/2 ||y||^2."""
+
+    loss: HeadLoss
+    regularizer: float
+
+    def __call__(self, x: Tree, y: Tree, rows: Any) -> jax.Array:
+        square = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(y))
+        return self.loss(x, y, rows) + self.regularizer / 2 * square
 
 
 def representation(
@@ -58,23 +90,13 @@ def representation(
             return init(key), {"w": jnp.zeros(width), "b": jnp.zeros(())}
         return init(key), {"w": jnp.zeros((width, classes)), "b": jnp.zeros(classes)}
 
-    def scores(x: Tree, y: Tree, a: Any) -> jax.Array:
-        return backbone(x, a) @ y["w"] + y["b"]
-
-    def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        if classes is None:
-            return jnp.mean((scores(x, y, rows["a"]) - rows["b"]) ** 2)
-        log_probabilities = jax.nn.log_softmax(scores(x, y, rows["a"]))
-        return -jnp.mean(jnp.take_along_axis(log_probabilities, rows["b"][:, None], 1))
-
-    def lower(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        square = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(y))
-        return upper(x, y, rows) + regularizer / 2 * square
+    upper = HeadLoss(backbone, classes)
+    lower = RegularizedHeadLoss(upper, regularizer)
 
     def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return jnp.mean(jnp.argmax(scores(x, y, rows["a"]), 1) == rows["b"])
+        return jnp.mean(jnp.argmax(upper.scores(x, y, rows["a"]), 1) == rows["b"])
 
-    metrics = {"test_loss": upper} if classes is None else {"accuracy": accuracy}
+    metrics: dict[str, Any] = {"test_loss": upper} if classes is None else {"accuracy": accuracy}
     constant_loss = lambda t, v: _constant_loss(t["b"], v["b"], classes, regularizer)
     constant_level = float(np.mean([constant_loss(t, v) for t, v in zip(train, valid)]))
     return Problem(upper, lower, start, train, valid, test, metrics, constant=constant_level)

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem
-from ._feature_penalties import penalized_problem, weight_names
 from ._labels import check_labels
-from ._softmax_regression import accuracy, zeros
+from .feature_penalties import penalized_problem, weight_names
+from .softmax_regression import accuracy, zeros
 
 
 def _hinge(x: Tree, y: Tree, rows: Any) -> jax.Array:

@@ -37,6 +37,7 @@ LAYERS = [
     "report",  # from run folders to a page
     "sites",  # agents as processes of their own
     "engine",  # how rounds are run
+    "estimators",  # estimators as scikit-learn has them
     "config",  # TOML files as validated objects: experiments, federations and their parts
     "experiment",  # experiments as runs on disk: plan, execute, resume, compare, load
     "tuning",  # candidates compared by trials: one tuner for all
@@ -54,6 +55,7 @@ APART = ["algorithms", "gallery", "engine", "data", "network"]
 MODULES = sorted(ROOT.rglob("*.py"))
 OPTIONAL = {"matplotlib", "PIL", "pooch", "platformdirs", "tqdm", "optax"}
 OPTIONAL |= {"tensorboardX", "mlflow", "wandb", "torch", "torchax", "dp_accounting"}
+ESTIMATOR_PACKAGES = {"sklearn"}  # of diamond/estimators, likewise
 SITE_PACKAGES = {"msgpack", "cryptography"}  # of diamond/sites, which the package does not import
 
 
@@ -141,4 +143,5 @@ def test_what_is_optional_is_not_imported_with_the_package():
             names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
             roots = {name.split(".")[0] for name in names}
             assert not roots & OPTIONAL, path
+            assert not roots & ESTIMATOR_PACKAGES or owner(path) == "estimators", path
             assert not roots & SITE_PACKAGES or owner(path) == "sites", path

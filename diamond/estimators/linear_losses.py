@@ -1,0 +1,70 @@
+"""Mean losses of linear models: y = {"w": (p,), "b": ()}, or (p, q) and (q,) for q classes.
+
+All are objects or functions of a module, so that fits of tables of the same sizes share programs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..core.pytrees import Tree
+
+NO_SCORE = -1e9  # of a class that a site does not have: its probability is exactly 0
+
+
+def squared(scores: jax.Array, targets: jax.Array) -> jax.Array:
+    """Return half of the squared errors."""
+    return 0.5 * (scores - targets) ** 2
+
+
+def logistic(scores: jax.Array, labels: jax.Array) -> jax.Array:
+    """Return the negative log-likelihoods of labels 0 and 1."""
+    return jax.nn.softplus(scores) - labels * scores
+
+
+def poisson(scores: jax.Array, counts: jax.Array) -> jax.Array:
+    """Return half of the Poisson deviances with a log link, up to terms of the counts."""
+    return jnp.exp(scores) - counts * scores
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """The pinball loss of a quantile, with its kink rounded over a width of `smoothing`.
+
+    r max(level, ...) becomes level r + s log(1 + exp(-r / s)), which has the two derivatives that
+    the hypergradient needs.
+    """
+
+    level: float
+    smoothing: float
+
+    def __call__(self, scores: jax.Array, targets: jax.Array) -> jax.Array:
+        r = targets - scores
+        return self.level * r + self.smoothing * jax.nn.softplus(-r / self.smoothing)
+
+
+@dataclass(frozen=True)
+class LinearLoss:
+    """The mean of `row_loss` of the scores a w + b and the targets b of the rows."""
+
+    row_loss: Callable[[jax.Array, jax.Array], jax.Array]
+
+    def __call__(self, x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return jnp.mean(self.row_loss(rows["a"] @ y["w"] + y["b"], rows["b"]))
+
+
+def multinomial(x: Tree, y: Tree, rows: Any) -> jax.Array:
+    """Return the mean cross-entropy over the classes that a site has, marked in the leaf "m".
+
+    Adding a number to all intercepts changes no probability, and no row determines the intercept of
+    an absent class. Squares of both, which are 0 at the minimum, make the minimizer unique.
+    """
+    scores, has = rows["a"] @ y["w"] + y["b"], rows["m"]
+    log_shares = jax.nn.log_softmax(jnp.where(has, scores, NO_SCORE))
+    losses = -jnp.take_along_axis(log_shares, rows["b"][:, None], 1)[:, 0]
+    mean = jnp.sum(jnp.where(has, y["b"], 0), 1) / jnp.sum(has, 1)
+    absent = jnp.sum(jnp.where(has, 0, y["b"]) ** 2, 1)
+    return jnp.mean(losses + 0.5 * (mean**2 + absent))

@@ -1,0 +1,339 @@
+"""Linear models per site whose penalties all sites learn together."""
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any, Literal, NamedTuple, Self
+
+import jax.numpy as jnp
+import numpy as np
+
+from .site_estimator import SiteEstimator, Table, double_precision  # explains a missing package
+
+# isort: split
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils import check_random_state
+
+from ..gallery.feature_penalties import PenalizedLoss
+from . import linear_losses
+from .class_labels import SiteClassifier
+from .linear_losses import LinearLoss
+from .penalties import BoundedPenalties, GroupedPenalties, group_features
+from .site_rows import by_site, measure_units, split_rows
+from .site_solver import Loss, fit_sites, learn_shared
+
+QUANTILE_SMOOTHING = 0.05  # standard deviations of the target
+Penalties = Literal["feature", "shared"] | Mapping[Any, Any] | Sequence[Any]
+
+
+class Target(NamedTuple):
+    """The targets of a fit, and what they say of coefficients in the units of the table."""
+
+    loss: Loss
+    rows: dict[str, np.ndarray]  # leaves of the rows beside the features
+    strata: np.ndarray
+    shift: float = 0.0  # added to the intercept
+    unit: float = 1.0  # unit of the scores
+    loss_unit: float = 1.0
+    scores: int | None = None  # number of scores of a row; None: one, without an axis
+
+
+class SharedPenalty(SiteEstimator):
+    """Base class of the regressor and the classifier."""
+
+    penalties_: np.ndarray
+    n_iter_: int
+
+    penalties: Penalties
+    penalty: float | None
+    elastic_net: bool
+    smoothing: float
+    validation_fraction: float
+    refit: bool
+    accuracy: Any
+    random_state: Any
+
+    def _fit(self, table: Table, target: Target, has_groups: bool) -> Self:
+        """Learn the penalties, and fit the models of the sites."""
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        units, count = measure_units(table.X), self.n_features_in_
+        rows = {"a": units.standardize(table.X)} | target.rows
+        size = rows["a"].shape[1]
+        if not 0 < self.smoothing < np.inf:
+            raise ValueError(f"smoothing = {self.smoothing!r}; give a number above 0, as 0.01")
+        penalized = PenalizedLoss(
+            target.loss, _weights, self.smoothing if self.elastic_net else None
+        )
+        lower = GroupedPenalties(penalized, group_features(self.penalties, [*names], size))
+        shape = () if target.scores is None else (target.scores,)
+        fitted = np.ones(len(table.X), bool)
+        with double_precision():
+            y = {"w": jnp.zeros((size, *shape)), "b": jnp.zeros(shape)}
+            if self.penalty is not None:
+                x = lower.log_penalties(self._given_penalty(), y["w"].size)
+                self.history_: dict[str, np.ndarray] = {}
+                self.n_iter_ = 0
+            else:
+                random = check_random_state(self.random_state)
+                split = table.site, target.strata, self.validation_fraction, random, self.sites_
+                is_valid = split_rows(*split)
+                train, valid = (by_site(rows, table.site, part) for part in (~is_valid, is_valid))
+                bounded = BoundedPenalties(lower, y["w"].size)
+                start = np.zeros(lower.size)
+                run = learn_shared(target.loss, bounded, start, y, train, valid, self.accuracy)
+                x = np.asarray(bounded.log_penalties(np.mean(run.x, 0)))
+                self.history_, self.n_iter_ = dict(run.history), run.rounds
+                fitted = fitted if self.refit else ~is_valid
+            models = fit_sites(target.loss, lower, x, y, by_site(rows, table.site, fitted))
+        weights = models["w"].reshape(len(self.sites_), size, -1)[:, :count].swapaxes(1, 2)
+        coef = target.unit * weights / units.deviation
+        intercept = target.unit * models["b"].reshape(len(self.sites_), -1) + target.shift
+        self._set_models(coef, intercept - coef @ units.mean, has_groups)
+        factors = np.exp(lower.by_feature(x)) / y["w"].size  # the loss has means
+        scale = units.deviation / target.unit  # a standardized coefficient per coefficient
+        self.penalties_ = target.loss_unit * 2 * factors[:count] * scale**2
+        if self.elastic_net:
+            self.l1_penalties_ = target.loss_unit * factors[size : size + count] * scale
+        return self
+
+    def _given_penalty(self) -> float:
+        """Return the checked penalty."""
+        if not isinstance(self.penalty, Real) or not 0 < self.penalty < np.inf:
+            raise ValueError(
+                f"penalty = {self.penalty!r}; give a number above 0, or None to learn penalties"
+            )
+        return float(self.penalty)
+
+
+def _weights(y: Any) -> Any:
+    return y["w"]
+
+
+class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[misc]
+    """Linear regression per site, with penalties that all sites learn together.
+
+    Site i with n_i rows has coefficients w_i and an intercept b_i, which minimize
+
+        1/n_i sum_r loss(y_r, X_r w_i + b_i) + 1/2 sum_j penalties_j w_ij^2.
+
+    The rows of each site are split. The penalties, which all sites share, minimize the mean over
+    the sites of the loss on validation rows, where w_i and b_i are fitted to the training rows
+    (`diamond.solve`). With `refit` the models are then fitted to all rows of their sites.
+
+    Features and targets are standardized for the fit, by the means and deviations over all sites.
+    If sites kept their rows, the sums behind these numbers and the hypergradients of the penalties
+    would leave a site, and nothing else. Computation is in float64. Sparse features become dense.
+
+    Args:
+        loss: "squared" (half of the squared error), "poisson" (half of the deviance, with a log
+            link), or "quantile" (pinball loss, with its kink rounded over 5 % of the deviation of
+            the target).
+        quantile: level of the quantile, between 0 and 1.
+        penalties: "feature": one per feature; "shared": one for all features; labels of the
+            features: one per label; or a mapping from features (names, or numbers if X has no
+            names) to labels, where other features have penalties of their own. Features with one
+            penalty share it in units of their deviations.
+        penalty: penalty of all standardized features; nothing is learned then.
+        elastic_net: also learn penalties of absolute values, smoothed as sqrt(w^2 + s^2) - s.
+        smoothing: s, in units of standardized coefficients.
+        validation_fraction: share of validation rows.
+        refit: fit the models to all rows once the penalties are known.
+        accuracy: accuracy of the penalties, as in `diamond.solve`.
+        random_state: seed of the split.
+
+    Attributes:
+        coef_: coefficients (sites, features); without groups (features,).
+        intercept_: intercepts (sites,); without groups a number.
+        penalties_: penalty of each feature in the units of the table, as in the formula.
+        l1_penalties_: with `elastic_net`, factor of the absolute value of each coefficient.
+        sites_: labels of the sites, sorted; without groups one site 0.
+        history_: measures of the run by name, such as `upper_loss`; empty for a given penalty.
+        n_iter_: rounds of the run.
+        n_features_in_: number of features.
+        feature_names_in_: names of the features, if X has names.
+
+    Example:
+        >>> from sklearn.datasets import load_diabetes
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = SharedPenaltyRegressor(random_state=0).fit(X, y, groups=X[:, 1] > 0)
+        >>> model.coef_.shape, model.penalties_.shape
+        ((2, 10), (10,))
+    """
+
+    def __init__(
+        self,
+        loss: Literal["squared", "poisson", "quantile"] = "squared",
+        *,
+        quantile: float = 0.5,
+        penalties: Penalties = "feature",
+        penalty: float | None = None,
+        elastic_net: bool = False,
+        smoothing: float = 0.01,
+        validation_fraction: float = 0.25,
+        refit: bool = True,
+        accuracy: float | Literal["rough", "normal", "exact"] = "normal",
+        random_state: Any = None,
+    ):
+        self.loss = loss
+        self.quantile = quantile
+        self.penalties = penalties
+        self.penalty = penalty
+        self.elastic_net = elastic_net
+        self.smoothing = smoothing
+        self.validation_fraction = validation_fraction
+        self.refit = refit
+        self.accuracy = accuracy
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Learn the penalties and fit a model per site.
+
+        Args:
+            X: features (rows, features): an array, a table with names, or a sparse matrix.
+            y: targets (rows,).
+            groups: site of each row; None: all rows are of one site.
+
+        Returns:
+            The estimator.
+        """
+        table = self._read(X, y, groups, y_numeric=True)
+        return self._fit(table, self._target(table), groups is not None)
+
+    def _target(self, table: Table) -> Target:
+        """Return the targets in the units of the fit."""
+        y, strata = table.y.astype(float), np.zeros(len(table.y), int)
+        make = lambda row_loss, targets, **units: Target(
+            LinearLoss(row_loss), {"b": targets}, strata, **units
+        )
+        if self.loss == "poisson":
+            if y.min() < 0:
+                raise ValueError(
+                    f"y has {y.min():g} in row {int(y.argmin())}, but loss='poisson' needs counts; "
+                    f"give targets of 0 and above"
+                )
+            totals = np.bincount(table.site, y)
+            if not totals.all():
+                raise ValueError(
+                    f"site {self.sites_[int(totals.argmin())]!r} has counts of 0 only, so "
+                    f"loss='poisson' has no best intercept there; merge the site with another"
+                )
+            mean = y.mean()
+            return make(linear_losses.poisson, y / mean, shift=np.log(mean), loss_unit=mean)
+        mean, unit = y.mean(), float(y.std()) or 1.0
+        if self.loss == "squared":
+            units = {"shift": mean, "unit": unit, "loss_unit": unit**2}
+            return make(linear_losses.squared, (y - mean) / unit, **units)
+        if self.loss != "quantile":
+            raise ValueError(f"loss = {self.loss!r}; there are 'squared', 'poisson', 'quantile'")
+        if not 0 < self.quantile < 1:
+            raise ValueError(f"quantile = {self.quantile!r}; give a level between 0 and 1")
+        pinball = linear_losses.Quantile(float(self.quantile), QUANTILE_SMOOTHING)
+        return make(pinball, (y - mean) / unit, shift=mean, unit=unit, loss_unit=unit)
+
+    def predict(self, X: Any, groups: Any = None) -> np.ndarray:
+        """Predict the targets of rows.
+
+        Args:
+            X: features.
+            groups: site of each row. Rows of other sites, and without groups all rows if there are
+                several sites, use the mean of the models.
+
+        Returns:
+            Predictions (rows,): with loss="poisson" means of counts, with "quantile" quantiles.
+        """
+        scores = self._scores(X, groups)[:, 0]
+        return np.exp(scores) if self.loss == "poisson" else scores
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+        """Return the coefficient of determination R^2; arguments as in `predict`."""
+        return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))
+
+
+class SharedPenaltyClassifier(SiteClassifier, SharedPenalty):
+    """Logistic regression per site, with penalties that all sites learn together.
+
+    Site i with n_i rows has coefficients w_i and intercepts b_i, which minimize
+
+        1/n_i sum_r cross-entropy(y_r, X_r w_i + b_i) + 1/2 sum_j penalties_j |w_ij|^2.
+
+    With two classes w_ij is one number, with more it has one entry per class. The rest is as in
+    `SharedPenaltyRegressor`; splits are stratified by class. Every site needs rows of two classes.
+    A class that a site does not have has probability 0 there.
+
+    Args:
+        penalties: as in `SharedPenaltyRegressor`.
+        penalty: penalty of all standardized features; nothing is learned then.
+        elastic_net: also learn penalties of absolute values, smoothed as sqrt(w^2 + s^2) - s.
+        smoothing: s, in units of standardized coefficients.
+        validation_fraction: share of validation rows.
+        refit: fit the models to all rows once the penalties are known.
+        accuracy: accuracy of the penalties, as in `diamond.solve`.
+        random_state: seed of the split.
+
+    Attributes:
+        classes_: labels of the classes, sorted.
+        coef_: with groups, coefficients (sites, features) of two classes, else (sites, classes,
+            features). Without groups, (1, features) or (classes, features).
+        intercept_: the same without the axis of features; -inf for a class that a site lacks.
+        penalties_: penalty of each feature in the units of the table, as in the formula.
+        l1_penalties_: with `elastic_net`, factor of the absolute value of each coefficient.
+        sites_: labels of the sites, sorted; without groups one site 0.
+        history_: measures of the run by name, such as `upper_loss`; empty for a given penalty.
+        n_iter_: rounds of the run.
+        n_features_in_: number of features.
+        feature_names_in_: names of the features, if X has names.
+
+    Example:
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> model = SharedPenaltyClassifier(random_state=0).fit(X, y, groups=X[:, 1] > 19)
+        >>> model.coef_.shape, model.predict_proba(X[:1]).shape
+        ((2, 30), (1, 2))
+    """
+
+    def __init__(
+        self,
+        *,
+        penalties: Penalties = "feature",
+        penalty: float | None = None,
+        elastic_net: bool = False,
+        smoothing: float = 0.01,
+        validation_fraction: float = 0.25,
+        refit: bool = True,
+        accuracy: float | Literal["rough", "normal", "exact"] = "normal",
+        random_state: Any = None,
+    ):
+        self.penalties = penalties
+        self.penalty = penalty
+        self.elastic_net = elastic_net
+        self.smoothing = smoothing
+        self.validation_fraction = validation_fraction
+        self.refit = refit
+        self.accuracy = accuracy
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Learn the penalties and fit a model per site.
+
+        Args:
+            X: features (rows, features): an array, a table with names, or a sparse matrix.
+            y: labels (rows,), numbers or texts.
+            groups: site of each row; None: all rows are of one site.
+
+        Returns:
+            The estimator.
+        """
+        labels = self._read_labels(X, y, groups)
+        codes = labels.codes
+        if len(self.classes_) == 2:
+            rows = {"b": codes.astype(float)}
+            target = Target(LinearLoss(linear_losses.logistic), rows, codes)
+        else:
+            rows = {"b": codes, "m": labels.site_has[labels.table.site]}
+            target = Target(linear_losses.multinomial, rows, codes, scores=len(self.classes_))
+        self._fit(labels.table, target, groups is not None)
+        if len(self.classes_) > 2:
+            self.intercept_ = np.where(labels.site_has, self.intercept_, -np.inf).reshape(
+                np.shape(self.intercept_)
+            )
+        return self
