@@ -33,14 +33,14 @@ class SiteClassifier(ClassifierMixin, SiteEstimator):  # type: ignore[misc]
         self.classes_, codes = np.unique(table.y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y has one class, {self.classes_[0]!r}; give rows of two classes or more"
+                f"y has one class, {self.classes_.tolist()[0]!r}; give rows of two classes or more"
             )
         site_has = np.zeros((len(self.sites_), len(self.classes_)), bool)
         site_has[table.site, codes] = True
         if (counts := site_has.sum(1)).min() < 2:
-            site = int(np.argmin(counts))
+            site = self.sites_.tolist()[int(np.argmin(counts))]
             raise ValueError(
-                f"site {self.sites_[site]!r} has rows of one class only; merge the site with "
+                f"site {site!r} has rows of one class only; merge the site with "
                 f"another, or leave it out of fit: predict then uses the mean of the other models"
             )
         return Labels(table, codes.astype(np.int32), site_has)

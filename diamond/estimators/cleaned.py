@@ -116,23 +116,23 @@ class CleanedClassifier(SiteClassifier):
 
     def _validation_parts(self, labels: Labels, trusted: Any) -> list[np.ndarray]:
         """Return which rows validate: the trusted rows, or each half in turn."""
-        site = labels.table.site
+        number = labels.table.site
         if trusted is None:
             random = check_random_state(self.random_state)
-            half = choose_validation_rows(site, labels.codes, 0.5, random)
+            half = choose_validation_rows(number, labels.codes, 0.5, random)
             parts, cause = [half, ~half], "has too few rows for two halves"
         else:
             parts, cause = [np.asarray(trusted, bool)], "has no trusted row, or no other"
-            if parts[0].shape != site.shape:
+            if parts[0].shape != number.shape:
                 raise ValueError(
-                    f"trusted has shape {parts[0].shape} for {len(site)} rows; give one truth "
+                    f"trusted has shape {parts[0].shape} for {len(number)} rows; give one truth "
                     f"value per row"
                 )
-        counts = np.bincount(site, parts[0], len(self.sites_))
-        is_wrong = (counts == 0) | (counts == np.bincount(site))
+        counts = np.bincount(number, parts[0], len(self.sites_))
+        is_wrong = (counts == 0) | (counts == np.bincount(number))
         if is_wrong.any():
+            site = self.sites_.tolist()[int(is_wrong.argmax())]
             raise ValueError(
-                f"site {self.sites_[int(is_wrong.argmax())]!r} {cause}; give this site more rows, "
-                f"or merge the site with another"
+                f"site {site!r} {cause}; give this site more rows, or merge the site with another"
             )
         return parts

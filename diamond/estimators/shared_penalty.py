@@ -12,14 +12,13 @@ from .site_estimator import SiteEstimator, Table, double_precision  # explains a
 # isort: split
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils import check_random_state
 
 from ..gallery.feature_penalties import PenalizedLoss
 from . import linear_losses
 from .class_labels import SiteClassifier
 from .linear_losses import LinearLoss
 from .penalties import BoundedPenalties, GroupedPenalties, group_features
-from .site_rows import by_site, measure_units, split_rows
+from .site_rows import Splits, by_site, measure_units, split_rows
 from .site_solver import Loss, fit_sites, learn_shared
 
 QUANTILE_SMOOTHING = 0.05  # standard deviations of the target
@@ -48,6 +47,7 @@ class SharedPenalty(SiteEstimator):
     penalty: float | None
     elastic_net: bool
     smoothing: float
+    n_splits: int
     validation_fraction: float
     refit: bool
     accuracy: Any
@@ -74,16 +74,18 @@ class SharedPenalty(SiteEstimator):
                 self.history_: dict[str, np.ndarray] = {}
                 self.n_iter_ = 0
             else:
-                random = check_random_state(self.random_state)
-                split = table.site, target.strata, self.validation_fraction, random, self.sites_
-                is_valid = split_rows(*split)
-                train, valid = (by_site(rows, table.site, part) for part in (~is_valid, is_valid))
+                splits = Splits(self.n_splits, self.validation_fraction, self.random_state)
+                valid = split_rows(splits, table.site, target.strata, self.sites_)
+                train = [~mask for mask in valid]
+                train_rows, valid_rows = (by_site(rows, table.site, *m) for m in (train, valid))
                 bounded = BoundedPenalties(lower, y["w"].size)
                 start = np.zeros(lower.size)
-                run = learn_shared(target.loss, bounded, start, y, train, valid, self.accuracy)
+                run = learn_shared(
+                    target.loss, bounded, start, y, train_rows, valid_rows, self.accuracy
+                )
                 x = np.asarray(bounded.log_penalties(np.mean(run.x, 0)))
                 self.history_, self.n_iter_ = dict(run.history), run.rounds
-                fitted = fitted if self.refit else ~is_valid
+                fitted = fitted if self.refit else train[0]
             models = fit_sites(target.loss, lower, x, y, by_site(rows, table.site, fitted))
         weights = models["w"].reshape(len(self.sites_), size, -1)[:, :count].swapaxes(1, 2)
         coef = target.unit * weights / units.deviation
@@ -116,9 +118,10 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
 
         1/n_i sum_r loss(y_r, X_r w_i + b_i) + 1/2 sum_j penalties_j w_ij^2.
 
-    The rows of each site are split. The penalties, which all sites share, minimize the mean over
-    the sites of the loss on validation rows, where w_i and b_i are fitted to the training rows
-    (`diamond.solve`). With `refit` the models are then fitted to all rows of their sites.
+    The rows of each site are split at random, several times. The penalties, which all sites share,
+    minimize the mean over sites and splits of the loss on validation rows, where w_i and b_i are
+    fitted to the training rows (`diamond.solve`). With `refit` the models are then fitted to all
+    rows of their sites.
 
     Features and targets are standardized for the fit, by the means and deviations over all sites.
     If sites kept their rows, the sums behind these numbers and the hypergradients of the penalties
@@ -136,10 +139,13 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
         penalty: penalty of all standardized features; nothing is learned then.
         elastic_net: also learn penalties of absolute values, smoothed as sqrt(w^2 + s^2) - s.
         smoothing: s, in units of standardized coefficients.
+        n_splits: number of splits of the rows of each site. Each has models of its own, and the
+            penalties minimize the mean of their losses.
         validation_fraction: share of validation rows.
-        refit: fit the models to all rows once the penalties are known.
+        refit: fit the models to all rows once the penalties are known. False: to the training rows
+            of the first split.
         accuracy: accuracy of the penalties, as in `diamond.solve`.
-        random_state: seed of the split.
+        random_state: seed of the splits.
 
     Attributes:
         coef_: coefficients (sites, features); without groups (features,).
@@ -169,6 +175,7 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
         penalty: float | None = None,
         elastic_net: bool = False,
         smoothing: float = 0.01,
+        n_splits: int = 4,
         validation_fraction: float = 0.25,
         refit: bool = True,
         accuracy: float | Literal["rough", "normal", "exact"] = "normal",
@@ -180,6 +187,7 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
         self.penalty = penalty
         self.elastic_net = elastic_net
         self.smoothing = smoothing
+        self.n_splits = n_splits
         self.validation_fraction = validation_fraction
         self.refit = refit
         self.accuracy = accuracy
@@ -214,7 +222,7 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
             totals = np.bincount(table.site, y)
             if not totals.all():
                 raise ValueError(
-                    f"site {self.sites_[int(totals.argmin())]!r} has counts of 0 only, so "
+                    f"site {self.sites_.tolist()[int(totals.argmin())]!r} has counts of 0 only, so "
                     f"loss='poisson' has no best intercept there; merge the site with another"
                 )
             mean = y.mean()
@@ -265,10 +273,13 @@ class SharedPenaltyClassifier(SiteClassifier, SharedPenalty):
         penalty: penalty of all standardized features; nothing is learned then.
         elastic_net: also learn penalties of absolute values, smoothed as sqrt(w^2 + s^2) - s.
         smoothing: s, in units of standardized coefficients.
+        n_splits: number of splits of the rows of each site. Each has models of its own, and the
+            penalties minimize the mean of their losses.
         validation_fraction: share of validation rows.
-        refit: fit the models to all rows once the penalties are known.
+        refit: fit the models to all rows once the penalties are known. False: to the training rows
+            of the first split.
         accuracy: accuracy of the penalties, as in `diamond.solve`.
-        random_state: seed of the split.
+        random_state: seed of the splits.
 
     Attributes:
         classes_: labels of the classes, sorted.
@@ -298,6 +309,7 @@ class SharedPenaltyClassifier(SiteClassifier, SharedPenalty):
         penalty: float | None = None,
         elastic_net: bool = False,
         smoothing: float = 0.01,
+        n_splits: int = 4,
         validation_fraction: float = 0.25,
         refit: bool = True,
         accuracy: float | Literal["rough", "normal", "exact"] = "normal",
@@ -307,6 +319,7 @@ class SharedPenaltyClassifier(SiteClassifier, SharedPenalty):
         self.penalty = penalty
         self.elastic_net = elastic_net
         self.smoothing = smoothing
+        self.n_splits = n_splits
         self.validation_fraction = validation_fraction
         self.refit = refit
         self.accuracy = accuracy

@@ -9,11 +9,10 @@ import numpy as np
 from .class_labels import SiteClassifier  # explains a missing package
 
 # isort: split
-from sklearn.utils import check_random_state
 
 from ..gallery.representation import HeadLoss, RegularizedHeadLoss
 from .site_estimator import double_precision
-from .site_rows import by_site, measure_units, split_rows
+from .site_rows import Splits, by_site, measure_units, split_rows
 from .site_solver import fit_sites, learn_shared
 
 
@@ -35,10 +34,12 @@ class SharedRepresentationClassifier(SiteClassifier):
 
     Args:
         n_components: number of linear features; None: as many as classes, or features if fewer.
+        n_splits: number of splits of the rows of each site, each with heads of its own.
         validation_fraction: share of validation rows, stratified by class.
-        refit: fit v_i to all rows once the components are known.
+        refit: fit v_i to all rows once the components are known. False: to the training rows of the
+            first split.
         accuracy: accuracy of the components, as in `diamond.solve`.
-        random_state: seed of the split.
+        random_state: seed of the splits.
 
     Attributes:
         components_: shared representation (components, features), of features in the units of the
@@ -67,12 +68,14 @@ class SharedRepresentationClassifier(SiteClassifier):
         self,
         n_components: int | None = None,
         *,
+        n_splits: int = 4,
         validation_fraction: float = 0.25,
         refit: bool = True,
         accuracy: Any = "normal",
         random_state: Any = None,
     ):
         self.n_components = n_components
+        self.n_splits = n_splits
         self.validation_fraction = validation_fraction
         self.refit = refit
         self.accuracy = accuracy
@@ -92,13 +95,9 @@ class SharedRepresentationClassifier(SiteClassifier):
         labels = self._read_labels(X, y, groups)
         table, classes = labels.table, len(self.classes_)
         width = self._width()
-        is_valid = split_rows(
-            table.site,
-            labels.codes,
-            self.validation_fraction,
-            check_random_state(self.random_state),
-            self.sites_,
-        )
+        splits = Splits(self.n_splits, self.validation_fraction, self.random_state)
+        valid = split_rows(splits, table.site, labels.codes, self.sites_)
+        train = [~mask for mask in valid]
         units = measure_units(table.X)
         a = units.standardize(table.X)
         directions = np.linalg.svd(a, full_matrices=False)[2][:width].T
@@ -107,13 +106,13 @@ class SharedRepresentationClassifier(SiteClassifier):
         rows = {"a": np.column_stack([np.ones(len(a)), a]), "b": labels.codes}
         upper = HeadLoss(_project, classes)
         lower = RegularizedHeadLoss(upper, 1.0)
-        train, valid = (by_site(rows, table.site, part) for part in (~is_valid, is_valid))
+        train_rows, valid_rows = (by_site(rows, table.site, *m) for m in (train, valid))
         with double_precision():
             y = {"w": jnp.zeros((width, classes)), "b": jnp.zeros(classes)}
-            run = learn_shared(upper, lower, start, y, train, valid, self.accuracy)
+            run = learn_shared(upper, lower, start, y, train_rows, valid_rows, self.accuracy)
             x = np.mean(run.x, 0)
-            fitted = by_site(rows, table.site, is_valid | True) if self.refit else train
-            heads = fit_sites(upper, lower, x, y, fitted)
+            fitted = valid[0] | True if self.refit else train[0]
+            heads = fit_sites(upper, lower, x, y, by_site(rows, table.site, fitted))
         x = x[: 1 + self.n_features_in_]
         self.history_, self.n_iter_ = dict(run.history), run.rounds
         self.components_ = x[1:].T / units.deviation

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from sklearn.utils import check_random_state
 
 from ..core import host_transfer
 from ..core.pytrees import Tree
+from ..core.validation import as_int
 from ..problem import Problem
 from ..problem.stored_rows import Rows
 
@@ -59,33 +61,40 @@ def choose_validation_rows(
     return is_validation
 
 
+class Splits(NamedTuple):
+    """Parameters of the splits of each site's rows into training and validation rows."""
+
+    number: int
+    validation_fraction: float
+    random_state: Any
+
+
 def split_rows(
-    site: np.ndarray,
-    strata: np.ndarray,
-    fraction: float,
-    random: np.random.RandomState,
-    names: np.ndarray,
-) -> np.ndarray:
-    """Return which rows are validation rows, and check that every site has some."""
+    splits: Splits, site: np.ndarray, strata: np.ndarray, names: np.ndarray
+) -> list[np.ndarray]:
+    """Return which rows are validation rows in each split; every site has some."""
+    fraction = splits.validation_fraction
     if not 0 < fraction < 1:
         raise ValueError(
             f"validation_fraction = {fraction!r}; give the share of validation rows, between 0 "
             f"and 1"
         )
-    is_validation = choose_validation_rows(site, strata, fraction, random)
-    if (counts := np.bincount(site, is_validation)).min() < 1:
-        number = int(np.argmin(counts))
+    number = as_int("n_splits", splits.number, 1)
+    random = check_random_state(splits.random_state)
+    masks = [choose_validation_rows(site, strata, fraction, random) for _ in range(number)]
+    if (counts := np.bincount(site, masks[0])).min() < 1:
+        first = int(np.argmin(counts))
         raise ValueError(
-            f"site {names[number]!r} has {np.sum(site == number)} row(s), which leaves none to "
-            f"validate on; give this site more rows, or merge the site with another"
+            f"site {names.tolist()[first]!r} has {np.sum(site == first)} row(s), which leaves none "
+            f"to validate on; give this site more rows, or merge the site with another"
         )
-    return is_validation
+    return masks
 
 
-def by_site(rows: dict[str, np.ndarray], site: np.ndarray, mask: np.ndarray) -> list[Tree]:
-    """Return the rows in `mask` of each site."""
-    sites = range(int(site.max()) + 1)
-    return [{name: a[mask & (site == i)] for name, a in rows.items()} for i in sites]
+def by_site(rows: dict[str, np.ndarray], site: np.ndarray, *masks: np.ndarray) -> list[Tree]:
+    """Return the rows in each mask of each site."""
+    selected = [mask & (site == i) for mask in masks for i in range(int(site.max()) + 1)]
+    return [{name: a[choice] for name, a in rows.items()} for choice in selected]
 
 
 def rounded_size(size: int, least: int = FEWEST_ROWS) -> int:
