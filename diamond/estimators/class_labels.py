@@ -1,6 +1,6 @@
 """Classifiers by linear scores: their labels, and what they predict."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import expit, log_softmax, softmax
@@ -23,6 +23,10 @@ class Labels(NamedTuple):
 
 class SiteClassifier(ClassifierMixin, SiteEstimator):  # type: ignore[misc]
     """Base class of classifiers with one linear model per site."""
+
+    __metadata_request__decision_function: ClassVar = {"groups": True}
+    __metadata_request__predict_proba: ClassVar = {"groups": True}
+    __metadata_request__predict_log_proba: ClassVar = {"groups": True}
 
     classes_: np.ndarray
 

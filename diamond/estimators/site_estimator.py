@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -30,6 +30,11 @@ class Table(NamedTuple):
 
 class SiteEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Base class of estimators with one linear model per site."""
+
+    # With metadata routing, `groups` of a search or a cross-validation reach the estimator.
+    __metadata_request__fit: ClassVar = {"groups": True}
+    __metadata_request__predict: ClassVar = {"groups": True}
+    __metadata_request__score: ClassVar = {"groups": True}
 
     coef_: np.ndarray
     intercept_: Any

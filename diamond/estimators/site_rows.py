@@ -15,7 +15,7 @@ from ..core.validation import as_int
 from ..problem import Problem
 from ..problem.stored_rows import Rows
 
-FEWEST_ROWS, FEWEST_FEATURES = 64, 8  # of an array
+FEWEST_ROWS, FEWEST_FEATURES = 128, 16  # of an array
 
 
 class Units(NamedTuple):

@@ -62,13 +62,14 @@ def test_sites_travel_through_cross_validation_and_search(routing):
     assert search.best_estimator_.sites_.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_own_models_of_sites_are_scored_by_request(routing):
+def test_models_of_sites_are_scored_unless_refused(routing):
     X, y = DIABETES
     groups = np.arange(len(y)) % 2
     y = np.where(groups, y, -y)
-    model = SharedPenaltyRegressor(penalty=0.1)
-    model = model.set_fit_request(groups=True).set_score_request(groups=True)
-    assert cross_val_score(model, X, y, params={"groups": groups}).min() > 0.2
+    model, params = SharedPenaltyRegressor(penalty=0.1), {"groups": groups}
+    assert cross_val_score(model, X, y, params=params).min() > 0.2
+    model.set_score_request(groups=False)  # then the mean of two opposite models predicts
+    assert cross_val_score(model, X, y, params=params).max() < 0.1
 
 
 def test_a_pipeline_prepares_categories():
@@ -114,22 +115,20 @@ def test_names_of_columns_are_names_of_features(library):
     np.testing.assert_allclose(*(model.penalties_ / X.var(0))[:2])
 
 
-@pytest.mark.parametrize("names", [False, True])
-def test_files_hold_all_that_predictions_need(tmp_path, names):
+def test_files_hold_all_that_predictions_need(tmp_path):
     X, y = WINE
     labels = np.array(["red", "rose", "white"])[y]
     sites = np.where(np.arange(len(y)) % 2, "north", "south")
     model = SharedPenaltyClassifier(penalty=0.1, penalties=("a",) * 13).fit(X, labels, groups=sites)
-    if names:
-        model.feature_names_in_ = np.array([f"x{i}" for i in range(13)], dtype=object)
-        X = Frame(X, model.feature_names_in_)
     path = model.save(tmp_path / "model")
     loaded = SharedPenaltyClassifier.load(path)
     assert loaded.get_params() == model.get_params() | {"penalties": ["a"] * 13}
     assert {*vars(loaded)} == {*vars(model)}
-    data = np.asarray(X)
-    np.testing.assert_array_equal(loaded.predict(data, sites), model.predict(data, sites))
-    np.testing.assert_array_equal(loaded.predict_proba(data), model.predict_proba(data))
+    np.testing.assert_array_equal(loaded.predict(X, sites), model.predict(X, sites))
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    model.feature_names_in_ = np.array([f"x{i}" for i in range(13)], dtype=object)
+    named = SharedPenaltyClassifier.load(model.save(tmp_path / "named")).feature_names_in_
+    assert named.dtype == object and named.tolist() == model.feature_names_in_.tolist()
     with pytest.raises(FileExistsError, match="choose another folder"):
         model.save(path)
 
