@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from ..gallery import softmax_regression
 from ..gallery.hyper_cleaning import CleanedLoss
+from .linear_losses import wrong_probability
 from .site_estimator import double_precision
 from .site_rows import by_site, choose_validation_rows, measure_units, rounded_size
 from .site_solver import fit_sites, learn_shared
@@ -25,9 +26,10 @@ class CleanedClassifier(SiteClassifier):
         1/n_i sum_r weight_r cross-entropy(y_r, X_r w_i + b_i) + regularizer (|w_i|^2 + |b_i|^2),
 
     with standardized features. The weights minimize the mean over the sites of the cross-entropy
-    on other rows (`diamond.gallery.hyper_cleaning`): the trusted rows, or if there are none, the
-    other half of the rows; then both halves get weights in turn. A row that misleads the model gets
-    a weight near 0. With two classes the coefficients are differences.
+    on trusted rows (`diamond.gallery.hyper_cleaning`). Without trusted rows, each half of the rows
+    gets weights that minimize the mean probability of wrong classes on the other half, which rows
+    with wrong labels change little. A row that misleads the model gets a weight near 0. With two
+    classes the coefficients are differences.
 
     Means and deviations are those of all sites. Computation is in float64. Sparse features become
     dense.
@@ -95,17 +97,16 @@ class CleanedClassifier(SiteClassifier):
         zeros = np.zeros(rounded_size(len(codes)))
         self.n_iter_ = 0
         with double_precision():
+            upper = wrong_probability if trusted is None else softmax_regression.upper
             y = softmax_regression.zeros(rows["a"].shape[1], classes)
             for is_valid in self._validation_parts(labels, trusted):
                 train, valid = (by_site(rows, table.site, part) for part in (~is_valid, is_valid))
-                run = learn_shared(
-                    softmax_regression.upper, lower, zeros, y, train, valid, self.accuracy
-                )
+                run = learn_shared(upper, lower, zeros, y, train, valid, self.accuracy)
                 logits[~is_valid] = np.mean(run.x, 0)[number[~is_valid]]
                 self.history_, self.n_iter_ = dict(run.history), self.n_iter_ + run.rounds
             all_rows = by_site(rows, table.site, codes >= 0)
             x = np.concatenate([logits, zeros[len(codes) :]])
-            models = fit_sites(softmax_regression.upper, lower, x, y, all_rows)
+            models = fit_sites(upper, lower, x, y, all_rows)
         self.row_weights_ = expit(logits)
         coef, intercept = models["w"][:, :count].swapaxes(1, 2), models["b"]
         if classes == 2:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ..core.pytrees import Tree
+from ..gallery.softmax_regression import cross_entropies
 
 NO_SCORE = -1e9  # of a class that a site does not have: its probability is exactly 0
 
@@ -54,6 +55,15 @@ class LinearLoss:
 
     def __call__(self, x: Tree, y: Tree, rows: Any) -> jax.Array:
         return jnp.mean(self.row_loss(rows["a"] @ y["w"] + y["b"], rows["b"]))
+
+
+def wrong_probability(x: Tree, y: Tree, rows: Any) -> jax.Array:
+    """Return the mean probability of another class than that of the row.
+
+    Unlike the cross-entropy it is bounded, so that rows with wrong labels count little (Ghosh, Kumar
+    and Sastry, 2017).
+    """
+    return jnp.mean(-jnp.expm1(-cross_entropies(y, rows)))
 
 
 def multinomial(x: Tree, y: Tree, rows: Any) -> jax.Array:
