@@ -60,8 +60,8 @@ class LinearLoss:
 def wrong_probability(x: Tree, y: Tree, rows: Any) -> jax.Array:
     """Return the mean probability of another class than that of the row.
 
-    Unlike the cross-entropy it is bounded, so that rows with wrong labels count little (Ghosh, Kumar
-    and Sastry, 2017).
+    Unlike the cross-entropy it is bounded, so that rows with wrong labels count little
+    (Ghosh, Kumar and Sastry, 2017).
     """
     return jnp.mean(-jnp.expm1(-cross_entropies(y, rows)))
 

@@ -132,8 +132,8 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
             link), or "quantile" (pinball loss, with its kink rounded over 5 % of the deviation of
             the target).
         quantile: level of the quantile, between 0 and 1.
-        penalties: "feature": one per feature; "shared": one for all features; labels of the
-            features: one per label; or a mapping from features (names, or numbers if X has no
+        penalties: "shared": one for all features; "feature": one per feature, which needs hundreds
+            of rows; labels of the features: one per label; or a mapping from features (names, or numbers if X has no
             names) to labels, where other features have penalties of their own. Features with one
             penalty share it in units of their deviations.
         penalty: penalty of all standardized features; nothing is learned then.
@@ -171,7 +171,7 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
         loss: Literal["squared", "poisson", "quantile"] = "squared",
         *,
         quantile: float = 0.5,
-        penalties: Penalties = "feature",
+        penalties: Penalties = "shared",
         penalty: float | None = None,
         elastic_net: bool = False,
         smoothing: float = 0.01,
@@ -305,7 +305,7 @@ class SharedPenaltyClassifier(SiteClassifier, SharedPenalty):
     def __init__(
         self,
         *,
-        penalties: Penalties = "feature",
+        penalties: Penalties = "shared",
         penalty: float | None = None,
         elastic_net: bool = False,
         smoothing: float = 0.01,

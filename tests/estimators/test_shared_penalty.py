@@ -13,7 +13,7 @@ DIABETES = load_diabetes(return_X_y=True)
 CANCER = load_breast_cancer(return_X_y=True)
 WINE = load_wine(return_X_y=True)
 COUNTS = np.random.default_rng(0).poisson(np.exp(1 + 20 * DIABETES[0][:, 2]))
-PENALTIES = [{"penalty": 0.3}, {"penalties": "shared"}, {}]
+PENALTIES = [{"penalty": 0.3}, {}, {"penalties": "feature"}]
 
 
 def in_units_of_roots(model, X):
@@ -85,7 +85,8 @@ def test_learned_penalties_shrink_what_is_noise():
     random = np.random.default_rng(0)
     X = random.normal(size=(400, 4)) * [1.0, 100.0, 1.0, 0.01]
     y = 5 * X[:, 0] + 0.05 * X[:, 1] + random.normal(size=400)
-    model = SharedPenaltyRegressor(random_state=0).fit(X, y, groups=np.arange(400) % 4)
+    model = SharedPenaltyRegressor(penalties="feature", random_state=0)
+    model.fit(X, y, groups=np.arange(400) % 4)
     signal, noise = np.split(model.penalties_ / X.var(0), 2)
     assert signal.max() < 0.1 * noise.min()
     assert model.history_["upper_loss"][-1] < model.history_["upper_loss"][0]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegressionCV
+from sklearn.linear_model import LogisticRegression
 
 from diamond.estimators import SharedRepresentationClassifier
 
@@ -25,7 +25,7 @@ def test_sites_share_two_directions_among_twenty():
     new = [draw(random, 500, direction) for direction in directions]
     shared = [model.score(X, y, groups=np.full(500, site)) for site, (X, y) in enumerate(new)]
     alone = [
-        LogisticRegressionCV(max_iter=1000).fit(*table).score(*test)
+        max(LogisticRegression(C=C).fit(*table).score(*test) for C in (0.01, 0.1, 1.0, 10.0))
         for table, test in zip(tables, new)
     ]
     assert np.mean(shared) > np.mean(alone) + 0.03
