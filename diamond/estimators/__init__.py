@@ -1,6 +1,6 @@
 """Estimators with the interface of scikit-learn, whose sites learn together by `diamond.solve`.
 
-The classes of `__init__.pyi` are imported on first access: they need the extra `sklearn`.
+The classes of `__init__.pyi` are imported on first access: they need scikit-learn.
 """
 
 from ..core.lazy_imports import attach_stub

@@ -132,10 +132,10 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
             link), or "quantile" (pinball loss, with its kink rounded over 5 % of the deviation of
             the target).
         quantile: level of the quantile, between 0 and 1.
-        penalties: "shared": one for all features; "feature": one per feature, which needs hundreds
-            of rows; labels of the features: one per label; or a mapping from features (names, or numbers if X has no
-            names) to labels, where other features have penalties of their own. Features with one
-            penalty share it in units of their deviations.
+        penalties: "shared": one for all features; "feature": one per feature, which overfits sites
+            with few rows; labels of the features: one per label; or a mapping from features (names,
+            or numbers if X has no names) to labels, where other features have penalties of their
+            own. Features with one penalty share it in units of their deviations.
         penalty: penalty of all standardized features; nothing is learned then.
         elastic_net: also learn penalties of absolute values, smoothed as sqrt(w^2 + s^2) - s.
         smoothing: s, in units of standardized coefficients.
