@@ -19,6 +19,7 @@ def test_wrong_rows_get_small_weights():
     assert model.coef_.shape == (1, 30)
 
 
+@pytest.mark.wide
 def test_trusted_rows_keep_their_weight():
     sites, trusted = np.arange(len(Y)) % 2, ~WRONG & (np.arange(len(Y)) < 200)
     model = CleanedClassifier().fit(X, LABELS, groups=sites, trusted=trusted)
@@ -33,6 +34,7 @@ def test_trusted_rows_keep_their_weight():
         CleanedClassifier(regularizer=0).fit(X, LABELS)
 
 
+@pytest.mark.wide
 def test_clean_rows_leave_the_model_a_logistic_regression():
     model = CleanedClassifier(random_state=0).fit(X, Y)
     plain = SharedPenaltyClassifier(penalty=0.01).fit(X, Y)

@@ -17,28 +17,28 @@ from diamond.estimators import (
     SharedRepresentationClassifier,
 )
 
-LEARNED = [
+LONG = [
     SharedPenaltyRegressor(accuracy="rough"),
     SharedPenaltyClassifier(accuracy="rough"),
     SharedRepresentationClassifier(accuracy="rough"),
     CleanedClassifier(),
-]
-GIVEN = [
-    SharedPenaltyRegressor(penalty=0.01),
     SharedPenaltyRegressor("quantile", penalty=0.01),
+]
+SHORT = [
+    SharedPenaltyRegressor(penalty=0.01),
     SharedPenaltyClassifier(penalty=0.01),
 ]
 DIABETES = load_diabetes(return_X_y=True)
 WINE = load_wine(return_X_y=True)
 
 
-@parametrize_with_checks(GIVEN)
+@parametrize_with_checks(SHORT)
 def test_checks_of_scikit_learn_with_a_given_penalty(estimator, check):
     check(estimator)
 
 
 @pytest.mark.wide
-@parametrize_with_checks(LEARNED)
+@parametrize_with_checks(LONG)
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

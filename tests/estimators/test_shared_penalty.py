@@ -21,6 +21,7 @@ def in_units_of_roots(model, X):
     return X / np.sqrt(model.penalties_)
 
 
+@pytest.mark.wide(keep=["{'penalty': 0.3}", "{}"])
 @pytest.mark.parametrize("options", PENALTIES, ids=str)
 def test_squared_loss_is_ridge(options):
     X, y = DIABETES
@@ -31,6 +32,7 @@ def test_squared_loss_is_ridge(options):
     assert model.intercept_ == pytest.approx(ridge.intercept_, rel=1e-5)
 
 
+@pytest.mark.wide(keep=["{'penalty': 0.3}"])
 @pytest.mark.parametrize("options", PENALTIES[:2], ids=str)
 def test_poisson_loss_is_poisson_regression(options):
     X, _ = DIABETES
@@ -44,6 +46,9 @@ def test_poisson_loss_is_poisson_regression(options):
     np.testing.assert_allclose(model.predict(X), means, rtol=1e-5)
 
 
+@pytest.mark.wide(
+    keep=["two classes-{'penalty': 0.3}", "three classes-{'penalty': 0.3}", "two classes-{}"]
+)
 @pytest.mark.parametrize("options", PENALTIES[:2], ids=str)
 @pytest.mark.parametrize("table", [CANCER, WINE], ids=["two classes", "three classes"])
 def test_classifier_is_logistic_regression(table, options):
@@ -81,6 +86,7 @@ def test_the_model_of_a_site_is_scikit_learns_on_its_rows():
     np.testing.assert_allclose(model.predict(X[:2], ["west", None]), mean[:2])
 
 
+@pytest.mark.wide
 def test_learned_penalties_shrink_what_is_noise():
     random = np.random.default_rng(0)
     X = random.normal(size=(400, 4)) * [1.0, 100.0, 1.0, 0.01]
@@ -93,6 +99,7 @@ def test_learned_penalties_shrink_what_is_noise():
     assert model.n_iter_ > 0
 
 
+@pytest.mark.wide
 def test_labels_group_the_penalties():
     X, y = DIABETES
     labels = ["a", "b"] * 5
@@ -105,6 +112,7 @@ def test_labels_group_the_penalties():
     assert len(np.unique(mapped.round(12))) == 3
 
 
+@pytest.mark.wide
 def test_penalties_do_not_depend_on_units():
     X, y = DIABETES
     model = SharedPenaltyRegressor(random_state=0).fit(X, y)
@@ -113,6 +121,7 @@ def test_penalties_do_not_depend_on_units():
     np.testing.assert_allclose(other.coef_, 3e-3 * model.coef_, rtol=0.01, atol=1e-6)
 
 
+@pytest.mark.wide
 def test_quantiles_have_their_share_of_rows_below():
     X, y = DIABETES
     losses = []
@@ -124,6 +133,7 @@ def test_quantiles_have_their_share_of_rows_below():
     assert np.mean(y < median.predict(X)) == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.wide
 def test_an_elastic_net_has_two_penalties():
     X, y = DIABETES
     model = SharedPenaltyRegressor(elastic_net=True, random_state=0).fit(X, y)
