@@ -10,7 +10,7 @@ from ..schedules.step_schedules import AtLeast, Constant, Power, Schedule, sched
 from .parts import ComposedAlgorithm, Variable
 from .parts.communication import communication_rule
 from .parts.communication_rules import Order
-from .parts.estimators import estimator_by_name
+from .parts.gradient_estimators import estimator_by_name
 
 Step = Schedule | Number | None  # None: learned
 STEP_SIZES = "alpha", "beta", "delta"  # the other numbers are weights, limited to [0, 1]

@@ -7,7 +7,7 @@ from ._composition import choose
 from .parts import Variable
 from .parts.communication import local, tracking
 from .parts.directions import carried
-from .parts.estimators import Average
+from .parts.gradient_estimators import Average
 from .parts.provenance import Provenance
 from .parts.solver import Solver, as_tolerance
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import expit, log_softmax, softmax
 
-from .site_estimator import SiteEstimator, Table  # explains a missing package
+from .site_estimator import SiteEstimator, SiteTable  # explains a missing package
 
 # isort: split
 from sklearn.base import ClassifierMixin
@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 class Labels(NamedTuple):
     """Labels of a table, numbered from 0."""
 
-    table: Table
+    table: SiteTable
     codes: np.ndarray  # number of the class of each row
     site_has: np.ndarray  # (sites, classes), whether the site has rows of the class
 

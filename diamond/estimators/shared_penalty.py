@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Self
 import jax.numpy as jnp
 import numpy as np
 
-from .site_estimator import SiteEstimator, Table, double_precision  # explains a missing package
+from .site_estimator import SiteEstimator, SiteTable, double_precision  # explains a missing package
 
 # isort: split
 from sklearn.base import RegressorMixin
@@ -53,7 +53,7 @@ class SharedPenalty(SiteEstimator):
     accuracy: Any
     random_state: Any
 
-    def _fit(self, table: Table, target: Target, has_groups: bool) -> Self:
+    def _fit(self, table: SiteTable, target: Target, has_groups: bool) -> Self:
         """Learn the penalties, and fit the models of the sites."""
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         units, count = measure_units(table.X), self.n_features_in_
@@ -207,7 +207,7 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
         table = self._read(X, y, groups, y_numeric=True)
         return self._fit(table, self._target(table), groups is not None)
 
-    def _target(self, table: Table) -> Target:
+    def _target(self, table: SiteTable) -> Target:
         """Return the targets in the units of the fit."""
         y, strata = table.y.astype(float), np.zeros(len(table.y), int)
         make = lambda row_loss, targets, **units: Target(

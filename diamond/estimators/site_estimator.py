@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from .saving import load_estimator, save_estimator
 
 
-class Table(NamedTuple):
+class SiteTable(NamedTuple):
     """Checked rows."""
 
     X: np.ndarray
@@ -68,7 +68,7 @@ class SiteEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         """
         return load_estimator(cls, Path(path))
 
-    def _read(self, X: Any, y: Any, groups: Any, **checks: Any) -> Table:
+    def _read(self, X: Any, y: Any, groups: Any, **checks: Any) -> SiteTable:
         """Check a table, and set `sites_` and the names of its features."""
         X, y = validate_data(
             self, X, y, dtype=np.float64, accept_sparse="csr", ensure_min_samples=2, **checks
@@ -76,7 +76,7 @@ class SiteEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         X = X.toarray() if hasattr(X, "toarray") else X
         if groups is None:
             self.sites_ = np.zeros(1, int)
-            return Table(X, y, np.zeros(len(X), int))
+            return SiteTable(X, y, np.zeros(len(X), int))
         labels = _site_labels(groups, X)
         if missing := [row for row, label in enumerate(labels) if _is_missing(label)]:
             raise ValueError(
@@ -90,7 +90,7 @@ class SiteEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
                 "groups mixes labels that have no order, such as numbers and texts; give all sites "
                 "labels of one kind"
             ) from cause
-        return Table(X, y, site)
+        return SiteTable(X, y, site)
 
     def _set_models(self, coef: np.ndarray, intercept: np.ndarray, has_groups: bool) -> None:
         """Set `coef_` from (sites, scores, features) and `intercept_` from (sites, scores).

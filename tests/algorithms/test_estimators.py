@@ -7,7 +7,7 @@ import pytest
 from helpers import ESTIMATORS, progress_by_round, quad, ring
 
 import diamond
-from diamond.algorithms.parts.estimators import EstimatorInputs, Momentum, Plain, Recursive
+from diamond.algorithms.parts.gradient_estimators import EstimatorInputs, Momentum, Plain, Recursive
 from diamond.algorithms.parts.variables import Point
 from diamond.core.cost_counter import Cost
 from diamond.core.sampling import Sample

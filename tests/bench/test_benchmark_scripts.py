@@ -19,6 +19,7 @@ SMALLEST = {  # by script; OUT is an empty folder
     "compare_methods": "OUT/comparison.svg",
     "cores": "--cores --agents 2",
     "digits_grid": "--small",
+    "estimators": "--small",
     "faults": "--repeats 1 --kinds cut --phases transfer",
     "fuzz_frames": "1000",
     "gallery": "compare quadratic --seeds 1 --out OUT/compare.json",

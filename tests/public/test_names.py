@@ -10,7 +10,7 @@ import pytest
 import diamond
 from diamond import catalogue
 
-MODULES = {"algorithms", "callbacks", "cost", "data", "gallery", "hypergradient"}
+MODULES = {"algorithms", "callbacks", "cost", "data", "estimators", "gallery", "hypergradient"}
 PLUGINS = {point.name for point in entry_points(group="diamond.algorithms")}
 MODULES |= {"network", "prox", "report", "schedules", "interface", "theory", "torch", "tree"}
 

@@ -194,6 +194,8 @@ def main(folder: Path) -> Comparison:
     except Diverged as error:
         raise AssertionError(error.run.message) from error
     assert diamond.solve(problem, network, rounds=1).rounds == 1
+    estimator = diamond.estimators.SharedPenaltyRegressor(penalty=0.1)
+    assert estimator.get_params()["penalty"] == 0.1
     others = theory.Constants, diamond.theory.theorem1, callbacks.mlflow
     assert len(hypergradients) == 2 and len(others) == 3
     assert diamond.cost.Cost(samples=1).samples == 1 and diamond.interface.NETWORKS

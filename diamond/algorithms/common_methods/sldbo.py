@@ -6,7 +6,7 @@ from .._composition import Step, Steps, check_unused_batch, choose
 from ..parts import ComposedAlgorithm, Variable
 from ..parts.communication import tracking
 from ..parts.directions import carried
-from ..parts.estimators import plain
+from ..parts.gradient_estimators import plain
 from ..parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
 
 __all__ = ["sldbo"]

@@ -8,7 +8,7 @@ from .._composition import Step, Steps, choose
 from ..parts import ComposedAlgorithm, Variable
 from ..parts.communication import local, tracking
 from ..parts.communication_rules import Order
-from ..parts.estimators import plain
+from ..parts.gradient_estimators import plain
 from ..parts.provenance import EXACT, READ, Provenance
 from ..parts.value_function import Barrier
 

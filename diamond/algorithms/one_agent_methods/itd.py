@@ -5,7 +5,7 @@ from .._composition import Step, Steps, check_unused_batch, choose
 from ..parts import ComposedAlgorithm, Variable
 from ..parts.communication import gossip, local
 from ..parts.directions import implicit
-from ..parts.estimators import plain
+from ..parts.gradient_estimators import plain
 from ..parts.provenance import CERTAIN, EXACT, Provenance
 
 __all__ = ["itd"]

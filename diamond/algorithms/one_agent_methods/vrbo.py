@@ -9,7 +9,7 @@ from ...hypergradient import Hypergradient, neumann_sum
 from ...schedules.step_schedules import Schedule
 from .._composition import Step, Steps, choose
 from ..parts.directions import Implicit, implicit
-from ..parts.estimators import recursive
+from ..parts.gradient_estimators import recursive
 from ..parts.inner_stages import InnerStage, InnerStagesState, OuterStage
 from ..parts.provenance import CERTAIN, Provenance
 from ..parts.single_stage import SingleStageMethod

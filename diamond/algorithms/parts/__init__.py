@@ -1,6 +1,6 @@
 """Building blocks of methods: directions, estimators, moves, and the loop that joins them."""
 
-from . import communication, directions, estimators, explicit_matrices
+from . import communication, directions, explicit_matrices, gradient_estimators
 from .composed import ComposedAlgorithm, Variable
 from .variables import Point
 
@@ -10,6 +10,6 @@ __all__ = [
     "Variable",
     "communication",
     "directions",
-    "estimators",
     "explicit_matrices",
+    "gradient_estimators",
 ]

@@ -27,7 +27,7 @@ from ...schedules.step_schedules import Scaled, Schedule
 from .adaptive_steps import with_adaptive_steps
 from .communication_rules import CommunicationInputs, CommunicationRule
 from .directions import BoundDirections, Directions, Gradient
-from .estimators import Estimator, EstimatorInputs
+from .gradient_estimators import Estimator, EstimatorInputs
 from .learnable import LearnableMethod, LearnableStage
 from .learned_algorithm import with_learned_steps
 from .lower_curvature import cast_like

@@ -23,7 +23,7 @@ from ...core.suggestions import did_you_mean
 from ...hypergradient import Hypergradient
 from ...problem import LARGE, Objectives
 from ...schedules.step_schedules import Schedule, schedule
-from .estimators import RowCounts
+from .gradient_estimators import RowCounts
 from .variables import STATIC, Point
 
 DirectionsAndCost = tuple[list[Point], Cost]

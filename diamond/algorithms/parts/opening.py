@@ -22,7 +22,7 @@ from .._composition import WEIGHT
 from .communication import local
 from .composed import ComposedAlgorithm, ComposedState, Variable
 from .directions import penalty
-from .estimators import Average
+from .gradient_estimators import Average
 from .lower_curvature import MARGIN, Curvature, CurvatureLearning, initial_curvature
 from .variables import STATIC, Point
 

@@ -31,7 +31,7 @@ from ...problem import Problem
 from ...schedules.deferred import PerAgent
 from ...schedules.step_schedules import weight
 from .directions import BoundDirections
-from .estimators import (
+from .gradient_estimators import (
     Estimator,
     EstimatorInputs,
     EstimatorResult,

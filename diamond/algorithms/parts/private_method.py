@@ -9,7 +9,7 @@ from ...core.exclusions import check_combination
 from ...core.validation import as_int
 from ...schedules.learned import learned_names
 from .composed import ComposedAlgorithm
-from .estimators import Average, Momentum, Plain
+from .gradient_estimators import Average, Momentum, Plain
 from .privacy_plan import PrivacyBudget
 from .private_estimator import PrivateEstimator
 from .variables import Point

@@ -12,7 +12,7 @@ from .._composition import WEIGHT
 from .communication import tracking
 from .composed import ComposedAlgorithm
 from .directions import penalty
-from .estimators import Average
+from .gradient_estimators import Average
 from .opening import LAM, first_order_opening
 from .quasi_newton import QuasiNewton, most_rows
 
