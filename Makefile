@@ -45,7 +45,7 @@ test-slow: $(VENV)/installed  ## studies that take minutes, and all combinations
 
 test-changed: $(VENV)/installed  ## all combinations in folders that changed since BASE, one day ago by default
 	tests=$$(bash .ci/changed_folders $(BASE)); \
-	[ -z "$$tests" ] || $(BIN)/python -m pytest -m wide -n 2 --dist loadfile --minutes 3 $$tests
+	[ -z "$$tests" ] || $(BIN)/python -m pytest -m wide -n 2 --dist loadfile --minutes 2 $$tests
 
 # Old packages may use what their newer dependencies deprecate: that warning is no failure.
 test-lowest:  ## the demo and the fastest tests with the oldest supported versions

@@ -174,7 +174,10 @@ def try_sites():
     Path("site.py").write_text(SITE)
     run("net", "init", "trial.toml")
     run("net", "renew", "trial")
-    run("net", "request", "own", "--site", "north")
+    requests = [f"own/{name}/{name}.csr" for name in ("north", "south")]
+    for name in ("north", "south"):
+        run("net", "request", f"own/{name}", "--site", name)
+    run("net", "sign", "trial.toml", *requests, "--out", "signed")
     run("net", "proof", "trial.toml", "trial", code=1, output_part="proves nothing")
     hub = start("net", "relay", "trial/hub")
     wait_for_listener(hub_port)
