@@ -1,5 +1,6 @@
 """The commands `net init` and `net start`: sites that run without a server."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +31,10 @@ net = typer.Typer(
 )
 app.add_typer(net, name="net")
 
+NewFolder = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder to create. Default: the name of the federation."),
+]
 ProblemFunction = Annotated[
     str | None,
     typer.Option(
@@ -76,9 +81,7 @@ GiveUpSeconds = Annotated[
 @net.command()
 def init(
     file: Annotated[Path, typer.Argument(help="TOML file of the federation.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder to create. Default: the name of the federation.")
-    ] = None,
+    out: NewFolder = None,
     json: Json = False,
 ) -> None:
     """Create a federation: its certificate authority, and one bundle for each site."""
@@ -96,12 +99,7 @@ def init(
             federation.terms(),
             federation.relays,
         )
-        if json:
-            print_json({site: str(path) for site, path in bundles.items()})
-            return
-        for site, path in bundles.items():
-            typer.echo(f"{site}: {path}")
-    print_message(
+    secrets = (
         f"the keys of all sites were made here, and who has {folder} can act as any site: copy "
         f"each folder to its site over a secure channel, and keep {folder}/ca.key here. Sites that "
         f"keep their keys to themselves begin with  diamond net request"
@@ -109,7 +107,24 @@ def init(
     function = "" if federation.problem else " --problem my_problem.py:make"
     names_files = bool({"dataset", "train"} & {*(federation.problem or {})})
     data = "" if names_files else " --data FILE"
-    print_message(f"then, at each site:  diamond net start BUNDLE{function}{data}")
+    start = f"then, at each site:  diamond net start BUNDLE{function}{data}"
+    print_bundles(federation, folder, bundles, [secrets, start], json)
+
+
+def print_bundles(
+    federation: "Federation",
+    folder: Path,
+    bundles: Mapping[str, Path],
+    next_steps: Iterable[str],
+    json: bool,
+) -> None:
+    """Print the bundles of a new federation, and what to do with them."""
+    if json:
+        return print_json({site: str(path) for site, path in bundles.items()})
+    for site, path in bundles.items():
+        typer.echo(f"{site}: {path}")
+    for step in next_steps:
+        print_message(step)
     for relay in federation.relays:
         if relay not in federation.sites:
             print_message(f"at {relay}, which gets no keys:  diamond net relay {folder / relay}")

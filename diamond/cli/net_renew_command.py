@@ -32,12 +32,13 @@ def renew(
     with report_site_errors():
         from ..sites.identity.certificate_authority import renew_keys
 
-        bundles = renew_keys(folder, site, days, 0.0 if revoke else 3600.0 * overlap)
-        print_renewal(folder, bundles, "at once" if revoke else f"{overlap:g} hours", json)
+        hours = 0.0 if revoke else overlap
+        bundles = renew_keys(folder, site, days, 3600 * hours)
+        print_renewal(folder, bundles, hours, json)
 
 
-def print_renewal(folder: Path, bundles: dict[str, Path], when: str, json: bool) -> None:
-    """Print where the new files are, and what to do with them."""
+def print_renewal(folder: Path, bundles: dict[str, Path], hours: float, json: bool) -> None:
+    """Print where the new files are, and what to do; old keys are valid for some hours."""
     from ..sites.identity.roster import load_roster
 
     roster = load_roster(folder)
@@ -58,7 +59,7 @@ def print_renewal(folder: Path, bundles: dict[str, Path], when: str, json: bool)
     names = list(roster.relays)
     if names:
         print_message(f"relays too: {', '.join(names)}")
-    when = when if when == "at once" else f"{when} from now"
+    when = f"{hours:g} hours from now" if hours else "at once"
     print_message(
         f"a running site uses its new files seconds after they are copied, without a restart; "
         f"sites that have the roster reject the old keys {when}"

@@ -7,7 +7,7 @@ import typer
 
 from ..metrics.display import print_message
 from .app import Json, print_json
-from .net_commands import load_federation, net
+from .net_commands import NewFolder, load_federation, net, print_bundles
 from .net_renew_command import Days, OverlapHours, Revoke, print_renewal
 from .net_site_setup import report_site_errors
 
@@ -58,10 +58,7 @@ def sign(
     requests: Annotated[
         list[Path], typer.Argument(help="Files of `diamond net request`.", show_default=False)
     ],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder to create. Default: the name of the federation."),
-    ] = None,
+    out: NewFolder = None,
     days: Days = 365,
     overlap: OverlapHours = 24.0,
     revoke: Revoke = False,
@@ -74,9 +71,9 @@ def sign(
 
         wanted = [read_request(path) for path in requests]
         if federation.is_dir():
-            seconds = 0.0 if revoke else 3600.0 * overlap
-            bundles = authority.renew_keys(federation, None, days, seconds, wanted)
-            print_renewal(federation, bundles, "at once" if revoke else f"{overlap:g} hours", json)
+            hours = 0.0 if revoke else overlap
+            bundles = authority.renew_keys(federation, None, days, 3600 * hours, wanted)
+            print_renewal(federation, bundles, hours, json)
             return
         terms = load_federation(federation, out)
         folder = out or Path(terms.name)
@@ -89,15 +86,8 @@ def sign(
             terms.relays,
             wanted,
         )
-        if json:
-            print_json({site: str(path) for site, path in bundles.items()})
-            return
-        for site, path in bundles.items():
-            typer.echo(f"{site}: {path}")
-    print_message(
+    next_steps = (
         f"copy the files of each folder to its site, beside its key: they have no secret. "
         f"Keep {folder}/ca.key here"
     )
-    for relay in terms.relays:
-        if relay not in terms.sites:
-            print_message(f"at {relay}, which gets no keys:  diamond net relay {folder / relay}")
+    print_bundles(terms, folder, bundles, [next_steps], json)

@@ -18,7 +18,7 @@ from . import linear_losses
 from .class_labels import SiteClassifier
 from .linear_losses import LinearLoss
 from .penalties import BoundedPenalties, GroupedPenalties, group_features
-from .site_rows import Splits, by_site, measure_units, split_rows
+from .site_rows import by_site, measure_units, split_rows
 from .site_solver import Loss, fit_sites, learn_shared
 
 QUANTILE_SMOOTHING = 0.05  # standard deviations of the target
@@ -43,15 +43,28 @@ class SharedPenalty(SiteEstimator):
     penalties_: np.ndarray
     n_iter_: int
 
-    penalties: Penalties
-    penalty: float | None
-    elastic_net: bool
-    smoothing: float
-    n_splits: int
-    validation_fraction: float
-    refit: bool
-    accuracy: Any
-    random_state: Any
+    def __init__(
+        self,
+        *,
+        penalties: Penalties = "shared",
+        penalty: float | None = None,
+        elastic_net: bool = False,
+        smoothing: float = 0.01,
+        n_splits: int = 4,
+        validation_fraction: float = 0.25,
+        refit: bool = True,
+        accuracy: float | Literal["rough", "normal", "exact"] = "normal",
+        random_state: Any = None,
+    ):
+        self.penalties = penalties
+        self.penalty = penalty
+        self.elastic_net = elastic_net
+        self.smoothing = smoothing
+        self.n_splits = n_splits
+        self.validation_fraction = validation_fraction
+        self.refit = refit
+        self.accuracy = accuracy
+        self.random_state = random_state
 
     def _fit(self, table: SiteTable, target: Target, has_groups: bool) -> Self:
         """Learn the penalties, and fit the models of the sites."""
@@ -74,18 +87,15 @@ class SharedPenalty(SiteEstimator):
                 self.history_: dict[str, np.ndarray] = {}
                 self.n_iter_ = 0
             else:
-                splits = Splits(self.n_splits, self.validation_fraction, self.random_state)
-                valid = split_rows(splits, table.site, target.strata, self.sites_)
-                train = [~mask for mask in valid]
-                train_rows, valid_rows = (by_site(rows, table.site, *m) for m in (train, valid))
+                split = split_rows(self, rows, table.site, target.strata, self.sites_)
                 bounded = BoundedPenalties(lower, y["w"].size)
                 start = np.zeros(lower.size)
                 run = learn_shared(
-                    target.loss, bounded, start, y, train_rows, valid_rows, self.accuracy
+                    target.loss, bounded, start, y, split.train, split.valid, self.accuracy
                 )
                 x = np.asarray(bounded.log_penalties(np.mean(run.x, 0)))
                 self.history_, self.n_iter_ = dict(run.history), run.rounds
-                fitted = fitted if self.refit else train[0]
+                fitted = split.first_train | self.refit
             models = fit_sites(target.loss, lower, x, y, by_site(rows, table.site, fitted))
         weights = models["w"].reshape(len(self.sites_), size, -1)[:, :count].swapaxes(1, 2)
         coef = target.unit * weights / units.deviation
@@ -183,15 +193,17 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
     ):
         self.loss = loss
         self.quantile = quantile
-        self.penalties = penalties
-        self.penalty = penalty
-        self.elastic_net = elastic_net
-        self.smoothing = smoothing
-        self.n_splits = n_splits
-        self.validation_fraction = validation_fraction
-        self.refit = refit
-        self.accuracy = accuracy
-        self.random_state = random_state
+        super().__init__(
+            penalties=penalties,
+            penalty=penalty,
+            elastic_net=elastic_net,
+            smoothing=smoothing,
+            n_splits=n_splits,
+            validation_fraction=validation_fraction,
+            refit=refit,
+            accuracy=accuracy,
+            random_state=random_state,
+        )
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Learn the penalties and fit a model per site.
@@ -301,29 +313,6 @@ class SharedPenaltyClassifier(SiteClassifier, SharedPenalty):
         >>> model.coef_.shape, model.predict_proba(X[:1]).shape
         ((2, 30), (1, 2))
     """
-
-    def __init__(
-        self,
-        *,
-        penalties: Penalties = "shared",
-        penalty: float | None = None,
-        elastic_net: bool = False,
-        smoothing: float = 0.01,
-        n_splits: int = 4,
-        validation_fraction: float = 0.25,
-        refit: bool = True,
-        accuracy: float | Literal["rough", "normal", "exact"] = "normal",
-        random_state: Any = None,
-    ):
-        self.penalties = penalties
-        self.penalty = penalty
-        self.elastic_net = elastic_net
-        self.smoothing = smoothing
-        self.n_splits = n_splits
-        self.validation_fraction = validation_fraction
-        self.refit = refit
-        self.accuracy = accuracy
-        self.random_state = random_state
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Learn the penalties and fit a model per site.

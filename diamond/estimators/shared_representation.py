@@ -12,7 +12,7 @@ from .class_labels import SiteClassifier  # explains a missing package
 
 from ..gallery.representation import HeadLoss, RegularizedHeadLoss
 from .site_estimator import double_precision
-from .site_rows import Splits, by_site, measure_units, split_rows
+from .site_rows import by_site, measure_units, split_rows
 from .site_solver import fit_sites, learn_shared
 
 
@@ -95,9 +95,6 @@ class SharedRepresentationClassifier(SiteClassifier):
         labels = self._read_labels(X, y, groups)
         table, classes = labels.table, len(self.classes_)
         width = self._width()
-        splits = Splits(self.n_splits, self.validation_fraction, self.random_state)
-        valid = split_rows(splits, table.site, labels.codes, self.sites_)
-        train = [~mask for mask in valid]
         units = measure_units(table.X)
         a = units.standardize(table.X)
         directions = np.linalg.svd(a, full_matrices=False)[2][:width].T
@@ -106,12 +103,12 @@ class SharedRepresentationClassifier(SiteClassifier):
         rows = {"a": np.column_stack([np.ones(len(a)), a]), "b": labels.codes}
         upper = HeadLoss(_project, classes)
         lower = RegularizedHeadLoss(upper, 1.0)
-        train_rows, valid_rows = (by_site(rows, table.site, *m) for m in (train, valid))
+        split = split_rows(self, rows, table.site, labels.codes, self.sites_)
         with double_precision():
             y = {"w": jnp.zeros((width, classes)), "b": jnp.zeros(classes)}
-            run = learn_shared(upper, lower, start, y, train_rows, valid_rows, self.accuracy)
+            run = learn_shared(upper, lower, start, y, split.train, split.valid, self.accuracy)
             x = np.mean(run.x, 0)
-            fitted = valid[0] | True if self.refit else train[0]
+            fitted = split.first_train | self.refit
             heads = fit_sites(upper, lower, x, y, by_site(rows, table.site, fitted))
         x = x[: 1 + self.n_features_in_]
         self.history_, self.n_iter_ = dict(run.history), run.rounds

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -61,34 +61,47 @@ def choose_validation_rows(
     return is_validation
 
 
-class Splits(NamedTuple):
+class SplitParameters(Protocol):
     """Parameters of the splits of each site's rows into training and validation rows."""
 
-    number: int
+    n_splits: int
     validation_fraction: float
     random_state: Any
 
 
+class SplitRows(NamedTuple):
+    """Training and validation rows of each site in each split, split by split."""
+
+    train: list[Tree]
+    valid: list[Tree]
+    first_train: np.ndarray  # which rows of the table are training rows of the first split
+
+
 def split_rows(
-    splits: Splits, site: np.ndarray, strata: np.ndarray, names: np.ndarray
-) -> list[np.ndarray]:
-    """Return which rows are validation rows in each split; every site has some."""
-    fraction = splits.validation_fraction
+    parameters: SplitParameters,
+    rows: dict[str, np.ndarray],
+    site: np.ndarray,
+    strata: np.ndarray,
+    names: np.ndarray,
+) -> SplitRows:
+    """Split the rows of each site several times; every site has validation rows."""
+    fraction = parameters.validation_fraction
     if not 0 < fraction < 1:
         raise ValueError(
             f"validation_fraction = {fraction!r}; give the share of validation rows, between 0 "
             f"and 1"
         )
-    number = as_int("n_splits", splits.number, 1)
-    random = check_random_state(splits.random_state)
-    masks = [choose_validation_rows(site, strata, fraction, random) for _ in range(number)]
-    if (counts := np.bincount(site, masks[0])).min() < 1:
+    number = as_int("n_splits", parameters.n_splits, 1)
+    random = check_random_state(parameters.random_state)
+    valid = [choose_validation_rows(site, strata, fraction, random) for _ in range(number)]
+    if (counts := np.bincount(site, valid[0])).min() < 1:
         first = int(np.argmin(counts))
         raise ValueError(
             f"site {names.tolist()[first]!r} has {np.sum(site == first)} row(s), which leaves none "
             f"to validate on; give this site more rows, or merge the site with another"
         )
-    return masks
+    train = [~mask for mask in valid]
+    return SplitRows(by_site(rows, site, *train), by_site(rows, site, *valid), train[0])
 
 
 def by_site(rows: dict[str, np.ndarray], site: np.ndarray, *masks: np.ndarray) -> list[Tree]:

@@ -104,6 +104,11 @@ def test_an_encrypted_key_needs_its_passphrase(tmp_path, command, monkeypatch):
     shutil.copytree(tmp_path / "authority" / site, tmp_path / site, dirs_exist_ok=True)
     assert roster.load_bundle(tmp_path / site).key.startswith(b"-----BEGIN PRIVATE KEY")
     assert private_keys.ENCRYPTED in (tmp_path / site / KEY).read_bytes()
+    (tmp_path / site / REQUESTED_KEY).unlink(missing_ok=True)
+    for words in ([], ["--encrypt"]):  # a waiting key that was not encrypted is encrypted now
+        command("request", tmp_path / site, "--site", site, *words)
+        content = (tmp_path / site / REQUESTED_KEY).read_bytes()
+        assert (private_keys.ENCRYPTED in content) == bool(words)
     secret.write_text("wrong")
     with pytest.raises(BadBundle, match="the passphrase does not open"):
         roster.load_bundle(tmp_path / site)
@@ -132,6 +137,14 @@ def test_requests_that_cannot_be_signed(tmp_path, command):
     refused("two requests are of north", paths["north"], twin)
     refused("is no request of `diamond net request`", tmp_path / "trial.toml")
     refused("is no request of `diamond net request`", tmp_path / "missing.csr")
+    for name in ("../north", "", "a" * 65, "no\nrth"):
+        answer = command("request", tmp_path / "odd", "--site", name)
+        assert answer.exit_code == 2 and "is no name of a site" in " ".join(answer.stderr.split())
+    assert not (tmp_path / "odd").exists()
+    for content in (b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"):
+        (tmp_path / "twin" / REQUESTED_KEY).write_bytes(content)
+        answer = command("request", tmp_path / "twin", "--site", "north")
+        assert answer.exit_code == 2 and "holds no private key" in " ".join(answer.stderr.split())
     forged = bytearray(paths["north"].read_bytes())
     forged[200] = ord("A") if forged[200] != ord("A") else ord("B")
     (tmp_path / "forged.csr").write_bytes(bytes(forged))

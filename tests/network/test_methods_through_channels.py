@@ -29,14 +29,7 @@ OPTIONS = {
 STEPS = dict(alpha=0.01, beta=0.1, delta=0.1, batch=3)
 
 
-FEW = [
-    "bome",
-    "gossip_dsbo",
-    "gt_sgd",
-    "itd",
-    "push_diging",
-    "stable",
-]  # no two have the same parts
+FEW = "bome gossip_dsbo gt_sgd itd push_diging stable".split()  # no two have the same parts
 
 
 def distinct_messages(names):

@@ -31,6 +31,7 @@ from ...core.parsing import refuse_unreadable
 KEY, REQUESTED_KEY = "agent.key", "request.key"  # in a bundle: in use, and without certificate yet
 PASSPHRASE, PASSPHRASE_FILE = "DIAMOND_KEY_PASSPHRASE", "DIAMOND_KEY_PASSPHRASE_FILE"
 ENCRYPTED = b"ENCRYPTED PRIVATE KEY"
+MAX_NAME = 64  # characters of a common name in a certificate
 
 
 class BadBundle(ValueError):
@@ -76,19 +77,23 @@ def load_signing_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 def read_key(path: Path, passphrase: str | None = None) -> bytes:
     """Return the key in a file; one that is encrypted is opened by the passphrase."""
     content = path.read_bytes()
-    if ENCRYPTED not in content:
-        return content
-    passphrase = passphrase or given_passphrase()
-    if not passphrase:
-        raise BadBundle(
-            f"{path} is encrypted: put its passphrase into a file that only you can read, and the "
-            f"name of that file into the variable {PASSPHRASE_FILE}"
-        )
-    try:
-        key = load_pem_private_key(content, passphrase.encode())
-    except ValueError:
-        raise BadBundle(f"the passphrase does not open {path}") from None
+    refusal, password = f"{path} holds no private key", None
+    if ENCRYPTED in content:
+        refusal = f"the passphrase does not open {path}"
+        if not (password := (passphrase or given_passphrase()).encode()):
+            raise BadBundle(
+                f"{path} is encrypted: put its passphrase into a file that only you can read, and "
+                f"the name of that file into the variable {PASSPHRASE_FILE}"
+            )
+    with refuse_unreadable(BadBundle, refusal):
+        key = load_pem_private_key(content, password)
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not _is_p256(key.curve):
+        raise BadBundle(f"the key of {path} is not of the curve P-256, which sites use")
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _is_p256(curve: ec.EllipticCurve) -> bool:
+    return isinstance(curve, ec.SECP256R1)
 
 
 def given_passphrase() -> str:
@@ -104,15 +109,23 @@ def given_passphrase() -> str:
 def create_request(folder: Path, site: str, passphrase: str | None = None) -> Path:
     """Make a key of the site in its bundle's folder; return the file of the request to be signed.
 
-    A key that waits for its certificate is used again, so that a repeated command does no harm.
+    A key that waits for its certificate is used again, so that a repeated command does no harm; it
+    is encrypted if it was not, and a passphrase is given.
     """
+    if not 0 < len(site) <= MAX_NAME or not site.isprintable() or Path(site).name != site:
+        raise BadBundle(
+            f"site = {site!r} is no name of a site; give the name in the federation's file"
+        )
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     waiting = folder / REQUESTED_KEY
-    if not waiting.exists():
-        write_private_key(waiting, ec.generate_private_key(ec.SECP256R1()), passphrase)
+    if waiting.exists():
+        key = load_signing_key(read_key(waiting, passphrase))
+    else:
+        key = ec.generate_private_key(ec.SECP256R1())
+    if not waiting.exists() or (passphrase and ENCRYPTED not in waiting.read_bytes()):
+        write_private_key(waiting, key, passphrase)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, site)])
-    builder = x509.CertificateSigningRequestBuilder().subject_name(name)
-    request = builder.sign(load_signing_key(read_key(waiting, passphrase)), hashes.SHA256())
+    request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
     path = folder / f"{site}.csr"
     path.write_bytes(request.public_bytes(Encoding.PEM))
     return path
@@ -124,9 +137,7 @@ def read_request(path: Path) -> SiteRequest:
         request = x509.load_pem_x509_csr(path.read_bytes())
         key = request.public_key()
         (name,) = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(
-            key.curve, ec.SECP256R1
-        ):
+        if not isinstance(key, ec.EllipticCurvePublicKey) or not _is_p256(key.curve):
             raise BadBundle(f"the key of {path} is not of the curve P-256, which sites use")
         if not request.is_signature_valid:
             raise InvalidSignature
