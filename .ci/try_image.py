@@ -64,7 +64,9 @@ def build_wheel(context):
 def build_image(root, context):
     """Run the steps; return the environment and the command of the image."""
     environment, entry, command = dict(os.environ), [], []
-    environment.pop("PYTHONPATH", None)
+    for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"):
+        environment.pop(name, None)
+    environment["PIP_NO_COMPILE"] = "0"  # pip reads 0 as yes: what is used is compiled at its import
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     check_base(instructions())
     for name, arguments in instructions():

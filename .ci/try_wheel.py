@@ -133,7 +133,7 @@ def try_experiments():
     run("compare", "tiny.toml", "--set", "seed=[0, 1]")
     run("resume", "runs/tiny")
     run("tune", "tiny.toml", "--set", "algorithm.steps.alpha=[0.02, 0.05]", "--seeds", "1")
-    run("advise", "tiny.toml", "--pilot", "10", "--algorithm", "diamond", "--algorithm", "dsgd")
+    run("advise", "tiny.toml", "--pilot", "10", "--algorithm", "dsgd")
     run("list")
     run("show", "runs/tiny")
     run("export", "runs/tiny")
