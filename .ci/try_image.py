@@ -66,7 +66,9 @@ def build_image(root, context):
     environment, entry, command = dict(os.environ), [], []
     for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"):
         environment.pop(name, None)
-    environment["PIP_NO_COMPILE"] = "0"  # pip reads 0 as yes: what is used is compiled at its import
+    environment["PIP_NO_COMPILE"] = (
+        "0"  # pip reads 0 as yes: what is used is compiled at its import
+    )
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     check_base(instructions())
     for name, arguments in instructions():

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from ..metrics.evaluations import default_every
 from .components import Component, parse_literal, read_network
 from .privacy_section import PrivacySection
 from .problem_section import read_problem
@@ -79,7 +80,7 @@ class Experiment(BaseModel):
     Attributes:
         name: Name of the run's folder; by default that of the file.
         rounds: Number of rounds.
-        every: Rounds between evaluations.
+        every: Rounds between evaluations. Default: a fortieth of the rounds.
         seed: Seed of the start and of every mini-batch.
         sampling: How mini-batches are drawn: "blocks" takes successive rows and is fast; "rows"
             draws each row independently.
@@ -107,7 +108,7 @@ class Experiment(BaseModel):
 
     name: Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]
     rounds: NonNegativeInt
-    every: Annotated[int, Field(ge=1)] = 100
+    every: Annotated[int, Field(ge=1)] = Field(default=None)  # type: ignore[assignment]
     seed: Annotated[list[NonNegativeInt], BeforeValidator(_as_list), Field(min_length=1)] = [0]
     sampling: Literal["blocks", "rows"] = "blocks"
     precision: Literal["float32", "float64", "tf32", "bf16"] = "float32"
@@ -127,6 +128,12 @@ class Experiment(BaseModel):
     ]
     algorithm: Annotated[list[Component], BeforeValidator(_read_algorithms), Field(min_length=1)]
     privacy: PrivacySection | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_every(cls, values: dict[str, Any]) -> dict[str, Any]:
+        rounds = values.get("rounds")
+        return {"every": default_every(rounds)} | values if isinstance(rounds, int) else values
 
     @model_validator(mode="after")
     def _protect_algorithms(self) -> "Experiment":

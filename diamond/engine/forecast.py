@@ -12,7 +12,7 @@ from ..core import cost_counter
 from ..core.sampling import Sampling
 from ..hardware.compiler import optimized_compilation
 from ..interface.round_interface import Algorithm
-from ..metrics.evaluations import Every, evaluation_rounds
+from ..metrics.evaluations import Every, default_every, evaluation_rounds
 from ..metrics.measures import Measure, parse_measures
 from ..network import Network
 from ..problem import Problem
@@ -46,7 +46,7 @@ def forecast(
     algorithm: Algorithm,
     rounds: int,
     seed: int = 0,
-    every: Every = 100,
+    every: Every | None = None,
     sampling: Sampling = "blocks",
     devices: Devices | None = None,
     precision: Precision | None = None,
@@ -58,6 +58,7 @@ def forecast(
     A run that does not fit its devices, or `memory` bytes of each, is rejected as by `simulate`.
     """
     check_arguments(problem, network, algorithm, rounds, every=every, sampling=sampling)
+    every = default_every(rounds) if every is None else every
     with (
         product_precision(precision),
         optimized_compilation(problem.is_large),

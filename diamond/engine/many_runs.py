@@ -19,7 +19,7 @@ from ..hardware.device_memory import TooLarge
 from ..interface.round_interface import Algorithm
 from ..metrics.display import progress_display
 from ..metrics.divergence_error import Diverged
-from ..metrics.evaluations import Every
+from ..metrics.evaluations import Every, default_every
 from ..metrics.measures import Measure, parse_measures
 from ..network import Network
 from ..problem import Problem
@@ -44,7 +44,7 @@ def simulate_many(
     network: Network,
     runs: Sequence[tuple[Algorithm, int]],
     rounds: int,
-    every: Every = 100,
+    every: Every | None = None,
     sampling: Sampling = "blocks",
     batched: bool | None = None,
     on_run: Callable[[int], None] | None = None,
@@ -72,6 +72,7 @@ def simulate_many(
     for algorithm, seed in runs:
         check_arguments(problem, network, algorithm, rounds, every=every, sampling=sampling)
         as_int("seed", seed)
+    every = default_every(rounds) if every is None else every
 
     known_backends = {} if backends is None else backends
 
@@ -120,7 +121,7 @@ def simulate_seeds(
     network: Network,
     algorithm: Algorithm,
     rounds: int,
-    every: Every = 100,
+    every: Every | None = None,
     sampling: Sampling = "blocks",
     measure: Measure | None = None,
 ) -> list[Run | None]:
@@ -129,6 +130,7 @@ def simulate_seeds(
     Each run equals that of `simulate` up to rounding; `seconds` is its share of the total time.
     """
     check_arguments(problem, network, algorithm, rounds, every=every, sampling=sampling)
+    every = default_every(rounds) if every is None else every
     warn_of_repeated_rows(problem, algorithm.batch)
     runs = [(algorithm, as_int("seed", seed)) for seed in seeds]
     runs_by_index: dict[int, Run | None] = {}

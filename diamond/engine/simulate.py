@@ -17,7 +17,7 @@ from ..interface import traffic
 from ..interface.round_interface import NETWORKS, Algorithm, Method
 from ..metrics import stopping
 from ..metrics.display import progress_display
-from ..metrics.evaluations import Every
+from ..metrics.evaluations import Every, default_every
 from ..metrics.measures import Measure, describe_measure, parse_measures, resolve_measure
 from ..metrics.stopping import Stop
 from ..network import Network
@@ -46,7 +46,7 @@ def simulate(
     algorithm: Algorithm,
     rounds: int,
     seed: int = 0,
-    every: Every = 100,
+    every: Every | None = None,
     sampling: Sampling = "blocks",
     on_evaluation: Callable[[dict[str, float]], None] | None = None,
     *,
@@ -74,7 +74,8 @@ def simulate(
         algorithm: the method.
         rounds: number of rounds.
         seed: seed of the mini-batches and the start.
-        every: rounds between evaluations, or a list of rounds such as [1, 3, 10, 30].
+        every: rounds between evaluations, or a list of rounds such as [1, 3, 10, 30]. None: a
+            fortieth of the rounds.
         sampling: "blocks" takes successive rows (shuffled once), which is fast; "rows" draws each
             row independently, with replacement.
         on_evaluation: called with each new entry of the history.
@@ -126,6 +127,7 @@ def simulate(
         diamond.hardware.device_memory.TooLarge: the run does not fit the memory.
     """
     check_arguments(problem, network, algorithm, rounds, every=every, sampling=sampling)
+    every = default_every(rounds) if every is None else every
     warn_of_repeated_rows(problem, algorithm.batch)
     if resume is None:
         warn_of_convexity(problem, algorithm, network)
@@ -243,7 +245,7 @@ def check_arguments(
     algorithm: Algorithm,
     rounds: int,
     *,
-    every: Every,
+    every: Every | None,
     sampling: Sampling,
 ) -> None:
     """Reject arguments that are invalid or do not fit together."""
@@ -253,7 +255,7 @@ def check_arguments(
 
 
 def check_setting(
-    problem: Problem, network: Network, rounds: int, every: Every, *, sampling: Sampling
+    problem: Problem, network: Network, rounds: int, every: Every | None, *, sampling: Sampling
 ) -> None:
     """Check the arguments that do not depend on the algorithm."""
     if not isinstance(problem, Problem):
@@ -267,7 +269,7 @@ def check_setting(
         )
     as_int("rounds", rounds)
     intervals = every if isinstance(every, Sequence) and not isinstance(every, str) else [every]
-    smallest = min((as_int("every", value) for value in intervals), default=1)
+    smallest = min((as_int("every", value) for value in intervals if value is not None), default=1)
     if problem.agents != network.agents:
         raise ValueError(
             f"the problem has {problem.agents} agents, the network {network.agents}; make a "

@@ -12,7 +12,7 @@ from ..catalogue import maker
 from ..core.suggestions import did_you_mean
 from ..core.validation import as_int
 from ..interface.round_interface import Algorithm, Method
-from ..metrics.evaluations import geometric_rounds
+from ..metrics.evaluations import EVALUATIONS, geometric_rounds
 from ..metrics.stopping import Stop
 from ..network import Network, complete
 from ..problem import Problem
@@ -23,7 +23,6 @@ from .simulate import simulate
 TOLERANCE = 1e-3  # smaller relative decrease over the last half of the rounds: a plateau
 SMALL_GRADIENT = 1e-4  # of the start's squared norm: largest one that counts as converged
 FIRST_ROUNDS, MOST_ROUNDS = 128, 16_384
-EVALUATIONS = 40
 LARGEST_BLOCK = 256  # most rows in a block of a sample
 OPENING_BATCH = 16  # rows of a mini-batch of first-order steps before quasi-Newton steps
 LARGEST_BATCH, BATCHES = 64, 5  # most rows in a mini-batch, and fewest mini-batches per agent

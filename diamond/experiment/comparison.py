@@ -1,10 +1,10 @@
 """Results of a comparison of algorithms: rows, tables, costs to a target, pictures, folders."""
 
 import math
-import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ..metrics import stopping
 from ..metrics.stopping import Stop
 from ..network import Network
 from ..problem import Problem
+from ..records.folder_reader import StoredRun
 from ..records.result_table import (
     COST_COLUMNS,
     LINK_COLUMNS,
@@ -26,6 +27,9 @@ from ..records.result_table import (
 from ..records.run import Run
 from ..records.run_saving import history_lines, make_manifest, save_run, stop_to_json
 from .folder_names import folder_name, make_unique
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COMPARISON_NAME = "comparison"  # name of the experiment in the manifests of a comparison's runs
 COLUMNS = ("algorithm", "upper_loss", "metric", "consensus", "samples", "bytes", "seconds")
@@ -107,21 +111,26 @@ class Comparison:
         """Format the last evaluation of every algorithm as text."""
         return format_aligned(self._cells())
 
-    def plot(self, path: str | Path = "comparison.png", relative_to: str | None = None) -> Path:
+    def plot(self, path: str | Path | None = None, relative_to: str | None = None) -> "Figure":
         """Draw curves against rounds, samples, bytes and seconds; needs the extra `plot`.
 
         Args:
-            path: File to write; its ending is .png, .pdf or .svg.
+            path: File to write; its ending is .png, .pdf or .svg. None: no file.
             relative_to: Label of the algorithm that all curves are divided by.
 
         Returns:
-            The path of the file.
+            The figure, which a notebook shows.
         """
-        from ..report.figures import draw_convergence_files
+        from ..report.figures import convergence_figure, save_figure
 
-        with tempfile.TemporaryDirectory() as folder:
-            self.save(folder)
-            return draw_convergence_files([Path(folder)], [Path(path)], relative_to)[0]
+        runs = [
+            StoredRun(Path(), self._manifest(label, seed), history_lines(run))
+            for (label, seed), run in self.runs.items()
+        ]
+        figure = convergence_figure(runs, relative_to)
+        if path is not None:
+            save_figure(figure, [Path(path)])
+        return figure
 
     def save(self, folder: str | Path) -> Path:
         """Save all runs as a folder of run folders, as `diamond compare` does.

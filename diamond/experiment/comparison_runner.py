@@ -20,6 +20,7 @@ from ..interface.round_interface import Algorithm
 from ..metrics import stopping
 from ..metrics.display import progress_display
 from ..metrics.divergence_error import Diverged
+from ..metrics.evaluations import default_every
 from ..metrics.measures import Measure, parse_measures
 from ..metrics.stopping import Stop
 from ..network import Network
@@ -35,7 +36,7 @@ def compare(
     algorithms: Mapping[str, Algorithm] | Sequence[str],
     rounds: int,
     seeds: int | Sequence[int] = 1,
-    every: int = 100,
+    every: int | None = None,
     sampling: Sampling = "blocks",
     on_evaluation: Callable[[str, int, dict[str, float]], None] | None = None,
     batched: bool | None = None,
@@ -56,7 +57,7 @@ def compare(
             algorithms with their defaults, ["diamond", "gt_sgd"].
         rounds: Number of rounds of each run.
         seeds: Number of seeds, or the seeds themselves.
-        every: Rounds between evaluations.
+        every: Rounds between evaluations; None: a fortieth of the rounds.
         sampling: As in `simulate`.
         on_evaluation: Called with (label, seed, entry of the history); if `batched`, at the end.
         batched: Run the seeds of an algorithm as one program, with results equal up to rounding. By
@@ -80,6 +81,7 @@ def compare(
         seeds = range(as_int("seeds", seeds, 1))
     seed_list = [as_int("seed", seed) for seed in seeds]
     check_setting(problem, network, rounds, every, sampling=sampling)
+    every = default_every(rounds) if every is None else every
     for label, algorithm in by_label.items():
         with _label_errors(label):
             check_algorithm(problem, network, algorithm)

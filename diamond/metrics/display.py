@@ -184,7 +184,9 @@ class TableDisplay(ProgressDisplay):
 
 
 class NotebookDisplay(ProgressDisplay):
-    """Display with one line that is overwritten, for a notebook."""
+    """Display with one line below the cell that is replaced; runs of one cell share it."""
+
+    _line: tuple[int, Any] | None = None  # number of the cell, and handle of its line
 
     def stage(self, name: str, stage_name: str) -> None:
         super().stage(name, stage_name)
@@ -196,17 +198,20 @@ class NotebookDisplay(ProgressDisplay):
         exact = "upper_loss" in last
         names = [n for n in (*LOSSES, "metric") if n in last and not (exact and n == "local_loss")]
         loss = ", ".join(f"{measure.replace('_', ' ')} {last[measure]:.4g}" for measure in names)
-        self.write(f"{name}: round {last['round']:.0f}/{row.rounds}, {loss} {row.time_left()}")
+        left = f", {row.time_left()} left" if last["round"] < row.rounds and row.time_left() else ""
+        self.write(f"{name}: round {last['round']:.0f} of at most {row.rounds}, {loss}{left}")
 
     def write(self, text: str) -> None:
         """Replace the line by `text`."""
-        sys.stderr.write(f"\r{text:<79}")
-        sys.stderr.flush()
+        from IPython import display, get_ipython
 
-    def clear(self) -> None:
-        """Clear the line."""
-        self.write("")
-        self.write("\r")
+        content = {"text/plain": text}
+        cell = get_ipython().execution_count
+        if NotebookDisplay._line is None or NotebookDisplay._line[0] != cell:
+            handle = display.display(content, raw=True, display_id=True)
+            NotebookDisplay._line = cell, handle
+        else:
+            NotebookDisplay._line[1].update(content, raw=True)
 
 
 @contextmanager
@@ -240,11 +245,7 @@ def progress_display(
             with live_table(names, rounds, transient=True) as board:
                 yield board
         elif output == "notebook":
-            line = NotebookDisplay(names, rounds)
-            try:
-                yield line
-            finally:
-                line.clear()
+            yield NotebookDisplay(names, rounds)
         else:
             yield QuietDisplay(names, rounds)
 

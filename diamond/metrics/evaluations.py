@@ -3,6 +3,12 @@
 from collections.abc import Sequence
 
 Every = int | Sequence[int]
+EVALUATIONS = 40  # of a run, at least, if the caller does not say when
+
+
+def default_every(rounds: int) -> int:
+    """Return the rounds between evaluations of a run of so many rounds."""
+    return max(1, rounds // EVALUATIONS)
 
 
 def next_evaluation(every: Every, t: int, rounds: int) -> int:

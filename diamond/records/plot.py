@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .folder_reader import StoredRun
 from .plot_colors import OKABE_ITO
+
+if TYPE_CHECKING:
+    from .notebook_figure import NotebookFigure
 
 LABELS = {
     "upper_loss": r"upper loss $\ell(\bar x)$",
@@ -20,10 +24,10 @@ LOSSES = ("upper_loss", "local_loss")
 
 
 def plot_convergence(
-    runs: Mapping[str, StoredRun], path: Path, title: str, along: str = "round"
-) -> Path:
+    runs: Mapping[str, StoredRun], path: Path | None, title: str, along: str = "round"
+) -> "NotebookFigure":
     """Draw losses, error terms and user metrics of `runs` against rounds or a cost."""
-    from matplotlib.figure import Figure  # pyplot takes longer to import
+    from .notebook_figure import NotebookFigure
 
     first = next(iter(runs.values()))
     user_metrics = [
@@ -33,7 +37,7 @@ def plot_convergence(
     measures = [name for name in LABELS if name in first.last_evaluation and name != omitted]
     panels = {name: LABELS.get(name, name) for name in (*measures, *user_metrics)}
     columns = 3
-    figure = Figure(figsize=(11, 6.4), layout="constrained")
+    figure = NotebookFigure(figsize=(11, 6.4), layout="constrained")
     axes = figure.subplots(-(-len(panels) // columns), columns, squeeze=False)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
@@ -51,5 +55,6 @@ def plot_convergence(
         axis.grid(alpha=0.3)
     axes.flat[0].legend(fontsize=9)
     figure.suptitle(title, fontsize=11)
-    figure.savefig(path, dpi=130)
-    return path
+    if path is not None:
+        figure.savefig(path, dpi=130)
+    return figure

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.suggestions import did_you_mean
 from .run_data import RunData
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,16 +65,16 @@ class Run(RunData):
             raise FileExistsError(f"{folder} holds a run already; choose another folder")
         return save_run(self, folder, make_manifest(self, folder.absolute().name))
 
-    def plot(self, path: str | Path = "run.png", along: str = "round") -> Path:
+    def plot(self, path: str | Path | None = None, along: str = "round") -> "Figure":
         """Draw losses, error terms and metrics; needs the extra `plot`.
 
         Args:
-            path: File to write; its ending defines the format.
+            path: File to write; its ending defines the format. None: no file.
             along: Horizontal axis: "round", "samples", "calls" (gradients and products), "bytes" or
                 "seconds"; if the network has links, also "network_seconds" or "joules".
 
         Returns:
-            The path of the file.
+            The figure, which a notebook shows.
         """
         from .folder_reader import StoredRun
         from .plot import plot_convergence
@@ -83,8 +86,9 @@ class Run(RunData):
         name = str(self.config.get("algorithm", {}).get("label", "run"))
         calls = lambda line: {"calls": sum(line[name] for name in ("gradients", "hvps", "jvps"))}
         lines = [line | calls(line) if along == "calls" else line for line in history_lines(self)]
-        stored = StoredRun(Path(path), {}, lines)
-        return plot_convergence({name: stored}, Path(path), repr(self)[1:-1], along)
+        stored = StoredRun(Path(), {}, lines)
+        file = None if path is None else Path(path)
+        return plot_convergence({name: stored}, file, repr(self)[1:-1], along)
 
     def __repr__(self) -> str:
         last: dict[str, Any] = {k: v[-1] for k, v in self.history.items()}

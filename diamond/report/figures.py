@@ -3,14 +3,17 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ..core.suggestions import did_you_mean
-from ..records.folder_reader import open_runs
+from ..records.folder_reader import StoredRun, open_runs
 from .groups import group_runs
 from .report_payload import MEASURES, list_axes, round_number
+
+if TYPE_CHECKING:
+    from ..records.notebook_figure import NotebookFigure
 
 COUNT_COLUMNS = ("agents", "round", "samples", "gradients", "hvps", "jvps", "bytes", "seconds")
 PREFERRED_MEASURES = ("upper_loss", "metric", "local_loss")  # the first two measured ones are shown
@@ -48,19 +51,12 @@ def draw_convergence(
     """
     name = "convergence" if relative_to is None else "convergence-relative"
     paths = [Path(out) / f"{name}.{ending}" for ending in dict.fromkeys(formats)]
-    return draw_convergence_files(folders, paths, relative_to)
+    save_figure(convergence_figure(open_runs(folders), relative_to), paths)
+    return paths
 
 
-def draw_convergence_files(
-    folders: Sequence[Path], paths: Sequence[Path], relative_to: str | None = None
-) -> list[Path]:
-    """Write the figure of `draw` to these files; each ending defines the format."""
-    if unknown_formats := {path.suffix[1:] for path in paths} - {*STRIPPED_METADATA}:
-        endings = ", ".join(f".{ending}" for ending in STRIPPED_METADATA)
-        raise ValueError(
-            f"no figure of the kind {min(unknown_formats)!r}; name a file that ends in {endings}"
-        )
-    runs = open_runs(folders)
+def convergence_figure(runs: list[StoredRun], relative_to: str | None = None) -> "NotebookFigure":
+    """Draw the runs as `draw_convergence` does."""
     groups, membership = group_runs([run.manifest for run in runs])
     titles = [group["title"] for group in groups]
     if relative_to is not None and relative_to not in titles:
@@ -76,8 +72,7 @@ def draw_convergence_files(
         for axis in axis_titles
     }
     base = None if relative_to is None else titles.index(relative_to)
-    _save_figure(_make_figure(groups, curves, axis_titles, base), paths)
-    return [*paths]
+    return _make_figure(groups, curves, axis_titles, base)
 
 
 def _select_measures(runs: Sequence[Any]) -> list[str]:
@@ -111,11 +106,11 @@ def _make_figure(
     curves: dict[Any, list[Curve]],
     titles: dict[str, str],
     base: int | None,
-) -> Any:
-    from matplotlib.figure import Figure
+) -> "NotebookFigure":
+    from ..records.notebook_figure import NotebookFigure
 
     measures = list(dict.fromkeys(measure for measure, _ in curves))
-    figure = Figure(figsize=(3.1 * len(titles), 2.7 * len(measures)), layout="constrained")
+    figure = NotebookFigure(figsize=(3.1 * len(titles), 2.7 * len(measures)), layout="constrained")
     panels = figure.subplots(len(measures), len(titles), sharey="row", squeeze=False)
     for (measure, axis), panel in zip(curves, panels.flat):
         panel_curves = curves[measure, axis]
@@ -161,9 +156,15 @@ def _cut_outliers(curves: list[Curve], factor: float) -> list[Curve]:
     return [{k: v if k == "x" else below(v) for k, v in curve.items()} for curve in curves]
 
 
-def _save_figure(figure: Any, paths: Sequence[Path]) -> None:
+def save_figure(figure: "NotebookFigure", paths: Sequence[Path]) -> None:
+    """Write a figure to these files; each ending defines the format."""
     from matplotlib import rc_context
 
+    if unknown_formats := {path.suffix[1:] for path in paths} - {*STRIPPED_METADATA}:
+        endings = ", ".join(f".{ending}" for ending in STRIPPED_METADATA)
+        raise ValueError(
+            f"no figure of the kind {min(unknown_formats)!r}; name a file that ends in {endings}"
+        )
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
         with rc_context(FONT_SETTINGS):

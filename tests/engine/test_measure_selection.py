@@ -138,6 +138,7 @@ def test_a_comparison_shows_the_columns_that_there_are(tmp_path):
     )
     header = run_result.table().splitlines()[0]
     assert "local loss" in header and "metric" not in header and "upper loss" not in header
-    assert run_result.plot(tmp_path / "picture.png").exists()
+    run_result.plot(tmp_path / "picture.png")
     (run,) = run_result.runs.values()
-    assert run.plot(tmp_path / "run.png").exists()
+    run.plot(tmp_path / "run.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"picture.png", "run.png"}

@@ -200,7 +200,9 @@ def test_an_error_of_the_callback_is_no_failure_of_a_method(monkeypatch):
 
 def test_it_is_drawn(found, tmp_path):
     pytest.importorskip("matplotlib")
-    png, pdf = (found[0].plot(tmp_path / "figures" / f"all.{kind}") for kind in ("png", "pdf"))
+    png, pdf = (tmp_path / "figures" / f"all.{kind}" for kind in ("png", "pdf"))
+    for path in (png, pdf):
+        assert len(found[0].plot(path).axes) == 2 * 4  # loss and metric, rounds and three costs
     assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and pdf.read_bytes()[:5] == b"%PDF-"
     with pytest.raises(ValueError, match=r"no figure of the kind 'bmp'; name a file that ends in"):
         found[0].plot(tmp_path / "all.bmp")

@@ -77,7 +77,8 @@ def test_the_report_has_the_axis_the_places_and_the_links(folder, tmp_path):
     assert found["runs"][0]["history"]["network_seconds"][-1] == pytest.approx(24 * EACH, rel=1e-5)
     drawn = figures.draw_convergence([folder], tmp_path, formats=["svg"])
     assert drawn[0].read_text().count("links") == 1
-    assert diamond.load(folder).plot(tmp_path / "run.png", along="network_seconds").exists()
+    figure = diamond.load(folder).plot(along="network_seconds")
+    assert {axis.get_xlabel() for axis in figure.axes if axis.axison} == {"network_seconds"}
     with pytest.raises(ValueError, match="along = 'hours' is no column of the history"):
         diamond.load(folder).plot(tmp_path / "run.png", along="hours")
 

@@ -319,8 +319,10 @@ def ring_of_one():
 @pytest.mark.wide
 def test_a_run_draws_itself(folder):
     pytest.importorskip("matplotlib")
-    path = simulate(rounds=3).plot(folder / "run.png")
-    assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    figure = simulate(rounds=3).plot(folder / "run.png")
+    assert not {*folder.glob("*.png")} - {folder / "run.png"}
+    for picture in ((folder / "run.png").read_bytes(), figure._repr_png_()):
+        assert picture[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def test_the_message_says_of_which_round_the_answer_is():
