@@ -44,7 +44,7 @@ def pictures(options):
         names = [f"{agent}" for agent in range(problem.agents)]
         none = [{"a": 0 * layer["a"][0], "b": 0 * layer["b"][0]} for layer in run.y]
         adapters = lambda tree, i: [{k: v[i] for k, v in layer.items()} for layer in tree]
-        error = lambda x, y, r: float(np.mean((problem.predict(x, y, r["a"]) - r["b"]) ** 2))
+        error = lambda x, y, r: float(np.mean((problem.predict(x, y, r) - r["b"]) ** 2))
         zero = [{k: 0 * v[0] for k, v in layer.items()} for layer in run.x]
         frozen = [error(zero, none, r) for r in rows]
         adapted = [error(adapters(run.x, i), adapters(run.y, i), r) for i, r in enumerate(rows)]

@@ -12,6 +12,7 @@ from .. import data
 from ..core.suggestions import did_you_mean
 from ..data import Dataset
 from ..data.dataset import MOST_SHOWN
+from ..data.table_columns import Categories, Column, unite_columns
 from .validation_errors import config_error
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
@@ -41,7 +42,8 @@ class Columns:
     `label` and `site` are columns of a table, `features` the columns to use, and `text` the column
     whose words are hashed into `hashed` features. If `real` is true, labels are numbers to regress
     on. `labels` are the classes in their order, by default those found in the files. `missing`
-    cells are refused, dropped with their rows, or kept as NaN.
+    cells are refused, dropped with their rows, or kept as NaN. `categories` says whether columns of
+    text become levels, and `levels` declares the levels of columns.
     """
 
     label: str = "label"
@@ -52,6 +54,8 @@ class Columns:
     text: str = "text"
     labels: tuple[str, ...] | None = None
     missing: Literal["refuse", "drop", "keep"] = "refuse"
+    categories: Categories = "refuse"
+    levels: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def load_dataset(dataset: DataLocation, folder: str | None, columns: Columns) -> Dataset:
@@ -98,17 +102,30 @@ def _read_files(
 ) -> list[Dataset]:
     """Read one data set per part from all files of the part."""
 
-    def read_one(site: str | None, path: str, width: int | None = None) -> Dataset:
+    def read_one(
+        site: str | None,
+        path: str,
+        width: int | None = None,
+        united: Sequence[Column] | None = None,
+    ) -> Dataset:
         try:
-            return _read_file(path, columns, width)
+            return _read_file(path, columns, width, united)
         except data.DataError as cause:
             raise data.DataError(f"site {site}: {cause}" if site else str(cause)) from None
 
     datasets = _read_all([partial(read_one, site, path) for _, site, path, _ in stamps])
     width = max((read_one.shape[0] for read_one in datasets), default=0)
+    is_table = all(dataset.columns for dataset in datasets)
+    united = is_table and unite_columns(
+        [dataset.columns for dataset in datasets],
+        [dataset.train[0] for dataset in datasets],
+        [dataset.files[0] for dataset in datasets],
+    )
     for k, (_, site, path, _) in enumerate(stamps):  # the last features may all be 0 in a file
         if _is_libsvm(path, columns) and datasets[k].shape != (width,):
             datasets[k] = read_one(site, path, width)
+        elif united and datasets[k].columns != united:
+            datasets[k] = read_one(site, path, None, united)
     joined_sets = []
     for part in parts:
         indices = [k for k, stamp in enumerate(stamps) if stamp[0] == part]
@@ -139,8 +156,10 @@ def _read_all(readers: Sequence[Callable[[], Dataset]]) -> list[Dataset]:
     return datasets
 
 
-def _read_file(path: str, columns: Columns, width: int | None) -> Dataset:
-    """Read the rows of one file."""
+def _read_file(
+    path: str, columns: Columns, width: int | None, united: Sequence[Column] | None
+) -> Dataset:
+    """Read the rows of one file; `united` are the columns of all files, once they are known."""
     kind, real, hashed = Path(path).suffix, columns.real, columns.hashed
     if kind in TABLE_READERS:
         return TABLE_READERS[kind](
@@ -152,7 +171,12 @@ def _read_file(path: str, columns: Columns, width: int | None) -> Dataset:
             hashed,
             columns.text,
             columns.missing,
+            columns.categories,
+            dict(columns.levels),
+            united,
         )
+    if columns.levels:
+        raise data.DataError(f"{path}: its columns have no names; leave levels out")
     if columns.features is not None:
         raise data.DataError(f"{path}: its columns have no names; leave features out")
     if hashed and kind != ".npz":

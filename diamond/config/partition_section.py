@@ -20,7 +20,9 @@ from ..data.missing_values import (
     fill_missing,
     parse_treatment,
 )
-from ..data.standardize import federated_scale, parse_scale
+from ..data.preparation import Preparation, make_preparation
+from ..data.standardize import FeatureScale, federated_scale, parse_scale
+from ..data.table_columns import Categories, Column
 from .components import parse_spec
 from .dataset_section import Columns, Files, load_parts
 from .options import parameters, parse_options
@@ -54,6 +56,7 @@ class Partition(NamedTuple):
     sites: tuple[str, ...]  # names of the agents, if sites are agents
     notes: list[str]  # filled or dropped missing values, features without a word
     class_names: tuple[str, ...]
+    preparation: Preparation
 
 
 def partition_rows(
@@ -75,6 +78,9 @@ def partition_rows(
     text: str = "text",
     labels: list[str] | list[int] | None = None,
     missing_values: Literal["refuse", "drop", "mean"] | float | dict[str, float] = "refuse",
+    categories: Categories = "refuse",
+    levels: dict[str, list[str]] | None = None,
+    intercept: bool = False,
     real: bool = False,
     first: int = 0,
 ) -> Partition:
@@ -108,7 +114,13 @@ def partition_rows(
         labels: All classes in their order; by default those found.
         missing_values: Treatment of missing values: refused, dropped with their rows ("drop"), or
             filled before scaling: by the "mean" of the column over the agent's own training rows,
-            by one number, or by a number for each column.
+            by one number, or by a number for each feature.
+        categories: Treatment of columns of text: refused, or "one_hot": one feature per level, such
+            as `sex=F`. Levels that are not declared are those of all sites, which this discloses.
+        levels: Levels of columns to be one-hot coded, as in {sex = ["F", "M"]}; sites that run as
+            processes need them.
+        intercept: Whether a feature that is always 1 follows the others, in a problem whose model
+            has no intercept of its own (`hyperparameter`).
         real: Whether labels are numbers to regress on.
         first: Number of the first agent.
     """
@@ -123,6 +135,8 @@ def partition_rows(
         "text": text,
         "labels": labels,
         "missing_values": missing_values,
+        "categories": categories,
+        "levels": levels,
     }
     datasets = load_parts(locations, folder, parse_columns(column_options))
     if rows is not None:
@@ -143,62 +157,100 @@ def partition_rows(
     }
     dropped = [first_source] if dataset is not None else datasets.values()
     missing = [cells for source in dropped for cells in source.missing]
+    fills: list[np.ndarray] = []
     if parse_treatment(missing_values).keeps:
-        features_by_part, missing = _fill_agents(
-            features_by_part, first_source.names, missing_values, agent_names
+        features_by_part, missing, fills = _fill_agents(
+            features_by_part, first_source, missing_values, agent_names
         )
-    scale_rows = _scale(scale, features_by_part["train"], first_source.names)
+    names, classes = first_source.names, first_source.classes
+    scaling = _scale(scale, features_by_part["train"], names)
+    preparation = make_preparation(
+        _columns_of(first_source, hashed),
+        label,
+        classes,
+        scale=scaling,
+        fills=fills,
+        intercept=intercept,
+    )
     rows_by_part = {
         part: [
-            {"a": scale_rows(rows), "b": source.train[1][i]}
+            {"a": preparation.scaled(rows), "b": source.train[1][i]}
             for rows, i in zip(features_by_part[part], rows_of[part])
         ]
         for part, source in datasets.items()
     }
-    names, notes = first_source.names, describe_missing(missing, missing_values)
+    notes = describe_missing(missing, missing_values)
     if hashed and len(agent_names) > 1:  # one site alone cannot tell: others may have the words
         names, empty = mark_unused(
             names, [*features_by_part["train"], *features_by_part["valid"]], hashed
         )
         notes += [f"{empty} of the {hashed} features of {text} {NO_WORDS}"] if empty else []
-    classes = first_source.classes
+    if len(sites) > 1:
+        notes += describe_united_levels(preparation.columns, levels or {})
     return Partition(
         rows_by_part["train"],
         rows_by_part["valid"],
         rows_by_part.get("test"),
         len(classes),
-        names,
+        (*names, *preparation.features[len(names) :]) if names else (),
         sites,
         notes,
         classes,
+        preparation,
     )
+
+
+def _columns_of(dataset: Dataset, hashed: int | None) -> tuple[Column, ...]:
+    """Return the columns of the features, numbered if they have no names."""
+    if dataset.columns:
+        return dataset.columns
+    if dataset.names and hashed:
+        return (Column("text", "text", (), hashed),)
+    width = dataset.train[0].shape[1]
+    return tuple(Column(f"feature {k + 1}") for k in range(width))
 
 
 def _fill_agents(
     tables: Mapping[str, list[np.ndarray]],
-    names: Sequence[str],
+    dataset: Dataset,
     treatment: MissingValues,
     agents: Sequence[str],
-) -> tuple[dict[str, list[np.ndarray]], list[MissingCells]]:
-    """Fill missing cells in every agent's features of all parts, and count them."""
+) -> tuple[dict[str, list[np.ndarray]], list[MissingCells], list[np.ndarray]]:
+    """Fill missing cells in every agent's features of all parts; also return counts and values."""
     order = [part for part in PARTS if part in tables]  # training rows first
     parts_by_agent = [[tables[part][k] for part in order] for k in range(len(agents))]
     counts = [
-        count_missing(agent_parts, names, agent)
+        count_missing(agent_parts, dataset.owners, agent)
         for agent_parts, agent in zip(parts_by_agent, agents)
     ]
-    filled = [
-        fill_missing(agent_parts, names, treatment, agent)
-        for agent_parts, agent in zip(parts_by_agent, agents)
+    filled, values = zip(
+        *(
+            fill_missing(agent_parts, dataset.names, treatment, agent)
+            for agent_parts, agent in zip(parts_by_agent, agents)
+        )
+    )
+    return dict(zip(order, map(list, zip(*filled)))), counts, list(values)
+
+
+def describe_united_levels(
+    columns: Sequence[Column], declared: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Describe the columns whose levels were united over the sites, which discloses them."""
+    united = [c for c in columns if c.kind == "levels" and c.name not in declared]
+    if not united:
+        return []
+    tables = ", ".join(f"{c.name} = {list(c.levels)}".replace("'", '"') for c in united)
+    return [
+        f"the levels of {' and '.join(c.name for c in united)} were united over the sites, so that "
+        f"every site learns all of them; to avoid this, declare them: levels = {{{tables}}}"
     ]
-    return dict(zip(order, map(list, zip(*filled)))), counts
 
 
-def _scale(scale: Any, train: Sequence[np.ndarray], names: Sequence[str]) -> Callable[[Any], Any]:
+def _scale(scale: Any, train: Sequence[np.ndarray], names: Sequence[str]) -> FeatureScale | None:
     """Return the scaling of features: by the training rows of all agents, by a table, or none."""
     if scale == "standard":
-        return federated_scale(train).__call__
-    return parse_scale(scale, names).__call__ if scale != "none" else lambda table: table
+        return federated_scale(train)
+    return parse_scale(scale, names) if scale != "none" else None
 
 
 def sample_rows(dataset: Dataset, rows: int, seed: int) -> Dataset:
@@ -229,6 +281,7 @@ def parse_columns(options: Mapping[str, Any]) -> Columns:
     for key in ("features", "labels"):
         if key in columns:
             columns[key] = tuple(map(str, columns[key]))
+    columns["levels"] = tuple((k, tuple(v)) for k, v in (options.get("levels") or {}).items())
     treatment = parse_treatment(options.get("missing_values", "refuse"))
     return Columns(**columns | {"missing": MISSING_CELLS[treatment]})
 

@@ -117,7 +117,7 @@ def preview_partition(
     missing = [*dataset.missing]
     if keeps == "keep":
         tables = [features[part] for part in parts]
-        missing = [count_missing([table], dataset.names, k) for table, k in zip(tables, names)]
+        missing = [count_missing([table], dataset.owners, k) for table, k in zip(tables, names)]
     title = "\n".join([title, *describe_missing(missing, treatment)])
     numbers: dict[str, Any] = {
         "missing": {site: cells for site, cells, _ in missing if cells},

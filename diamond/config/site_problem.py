@@ -62,6 +62,12 @@ def check_federated_problem(options: Any) -> dict[str, Any]:
             "no site sees the rows of all; give mean and deviation, as in {age = [50.0, 15.0]}"
         )
         mistakes.append((("scale",), message, "standard"))
+    if options.get("categories") == "one_hot":
+        message = (
+            "no site sees the levels of others; declare those of each column and leave this key "
+            'out, as in levels = {sex = ["F", "M"]}'
+        )
+        mistakes.append((("categories",), message, "one_hot"))
     if mistakes:
         raise config_errors(sorted(mistakes, key=lambda mistake: str(mistake[0])))
     return dict(options)

@@ -4,10 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from .table_columns import Column
 
 LabelledRows = tuple[NDArray[np.float32], NDArray[Any]]
 LARGEST = float(np.finfo(np.float32).max)
@@ -34,7 +37,7 @@ class Dataset:
     `shape` is the shape of one row before flattening. `names` are the names of the features, if a
     table has a header; `sites` is the site of each training row, if a table has sites; `places` are
     the sites in the order of the agents; `files` are the files read; `missing` counts the cells
-    that were filled or whose rows were dropped.
+    that were filled or whose rows were dropped; `columns` are the columns of the features.
     """
 
     name: str
@@ -47,6 +50,13 @@ class Dataset:
     names: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     missing: tuple[MissingCells, ...] = ()
+    columns: tuple["Column", ...] = ()
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Return the name of the column of each feature, if columns have names."""
+        owners = tuple(column.name for column in self.columns for _ in column.features)
+        return owners or self.names
 
 
 def encode(
@@ -115,18 +125,23 @@ def build_dataset(
 
 
 def parse_labels(
-    names: Sequence[str], lines: Sequence[int], label: str, path: Path, *, real: bool
+    cells: Sequence[str] | NDArray[np.float64],
+    lines: Sequence[int],
+    label: str,
+    path: Path,
+    *,
+    real: bool,
 ) -> NDArray[Any]:
     """Parse labels: integers if all are numbers, else names; `real` targets are floats."""
     if real:
         bad: list[str] = []
-        targets = [parse_finite(n, name, label, bad) for n, name in zip(lines, names, strict=True)]
+        targets = [parse_finite(n, str(cell), label, bad) for n, cell in zip(lines, cells)]
         raise_for_cells(path, bad, "correct these targets")
         return np.array(targets, np.float32)
     try:
-        values = [_float(name) for name in names]
+        values = [_float(cell) if isinstance(cell, str) else float(cell) for cell in cells]
     except ValueError:
-        return np.array(names)
+        return np.array(cells)
     for n, value in zip(lines, values, strict=True):
         if not (value.is_integer() and abs(value) < 2**53):
             raise DataError(

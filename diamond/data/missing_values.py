@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from .dataset import LARGEST, DataError, Dataset, MissingCells
 
 MissingValues = Literal["refuse", "keep", "drop", "mean"] | float | Mapping[str, float]
-MARKS = frozenset(["", "na", "n/a", "#n/a", "nan", "null", "none", "?", "."])  # in any case
+# In any case; "<NA>" and "NaT" are those of pandas.
+MARKS = frozenset(["", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "?", "."])
 REMEDY = (
     'drop these rows by missing_values = "drop", or fill the cells by missing_values = "mean" or '
     "a number"
@@ -77,11 +78,11 @@ def complete_rows(
 
 def fill_missing(
     parts: Sequence[NDArray[Any]], names: Sequence[str], treatment: MissingValues, site: str
-) -> list[NDArray[np.float32]]:
+) -> tuple[list[NDArray[np.float32]], NDArray[np.float64]]:
     """Fill every missing cell in the parts of one site's rows, training rows first.
 
-    "mean" is the mean of the column over the site's own training rows, so that no site learns
-    anything about another.
+    "mean" is the mean of the feature over the site's own training rows, so that no site learns
+    anything about another. Returns the parts, and the values that they are filled by.
     """
     check_names(treatment, names)
     values = np.full(parts[0].shape[1], np.nan)
@@ -105,7 +106,12 @@ def fill_missing(
                 f"{problem}; give one, as in missing_values = {{{name} = 0.0}}, or leave the "
                 f"column out of features"
             )
-    return [np.where(np.isnan(part), values, part).astype(np.float32) for part in parts]
+    return [fill(part, values) for part in parts], values
+
+
+def fill(rows: NDArray[Any], values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Fill the missing cells of every feature by its value."""
+    return np.where(np.isnan(rows), values, rows).astype(np.float32)
 
 
 def check_names(treatment: MissingValues, names: Sequence[str]) -> None:
@@ -122,12 +128,13 @@ def fill_sites(dataset: Dataset, treatment: MissingValues) -> Dataset:
         return dataset
     rows, test = dataset.train[0].copy(), dataset.test
     if test is not None:
-        test = fill_missing([rows, test[0]], dataset.names, treatment, dataset.name)[1], test[1]
+        (_, filled), _ = fill_missing([rows, test[0]], dataset.names, treatment, dataset.name)
+        test = filled, test[1]
     counts = []
     for site in dataset.places or (dataset.name,):
         selected = slice(None) if dataset.sites is None else dataset.sites == site
-        counts.append(count_missing([rows[selected]], dataset.names, site))
-        rows[selected] = fill_missing([rows[selected]], dataset.names, treatment, site)[0]
+        counts.append(count_missing([rows[selected]], dataset.owners, site))
+        (rows[selected],), _ = fill_missing([rows[selected]], dataset.names, treatment, site)
     return replace(dataset, train=(rows, dataset.train[1]), test=test, missing=tuple(counts))
 
 

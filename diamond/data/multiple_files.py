@@ -30,6 +30,7 @@ def join_files(datasets: Sequence[Dataset], sites: Sequence[str] | None = None) 
         sites=np.repeat(np.array(sites), [len(site_labels) for site_labels in labels]),
         files=tuple(path for dataset in datasets for path in dataset.files),
         names=first.names,
+        columns=first.columns,
         places=sites,
         missing=tuple(
             cells._replace(site=site)

@@ -38,7 +38,7 @@ def parse_scale(pairs_by_name: Mapping[str, Sequence[float]], names: Sequence[st
     for name, pair in pairs_by_name.items():
         if name not in names:
             raise DataError(f"scale: no feature {name!r}; {did_you_mean(name, names)}")
-        if len(pair) != 2 or not pair[1] > 0:
+        if len(pair) != 2 or not (np.isfinite(pair).all() and pair[1] > 0):
             raise DataError(
                 f"scale: {name} = {list(pair)}; give its mean and a deviation above 0, as in "
                 f"{name} = [50.0, 15.0]"

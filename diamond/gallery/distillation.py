@@ -10,6 +10,7 @@ import numpy as np
 from ..core.pytrees import Tree
 from ..core.validation import as_int
 from ..problem import Problem
+from ..problem.prediction import LinearPrediction, unchanged
 from ._labels import check_labels
 from .softmax_regression import accuracy, zeros
 
@@ -71,5 +72,12 @@ def distillation(
         return loss(y, x[rows["k"]], rows["b"]) + regularizer / 2 * square
 
     return Problem(
-        upper, lower, init, [synthetic] * len(agent_rows), agent_rows, test, {"accuracy": accuracy}
+        upper,
+        lower,
+        init,
+        [synthetic] * len(agent_rows),
+        agent_rows,
+        test,
+        {"accuracy": accuracy},
+        predict=LinearPrediction(unchanged),
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem, proximal_operators
+from ..problem.prediction import LinearPrediction
 from ._labels import check_labels
 from .softmax_regression import accuracy, upper, weighted_loss, zeros
 
@@ -53,5 +54,10 @@ def fair_weights(
     level = float(np.log(classes))
     parts, metrics = (train, valid, test), {"accuracy": accuracy}
     options: dict[str, Any] = {"lower_level": "common", "prox": proximal_operators.simplex()}
-    options |= {"names": agent_names, "agent_names": agent_names, "x_meaning": "weight of an agent"}
+    options |= {
+        "predict": LinearPrediction(),
+        "names": agent_names,
+        "agent_names": agent_names,
+        "x_meaning": "weight of an agent",
+    }
     return Problem(upper, lower, init, *parts, metrics, constant=level, **options)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from ..core.pytrees import Tree
 from ..problem import Problem
+from ..problem.prediction import Predict
 
 Penalty = Literal["l2", "elastic_net"]
 
@@ -68,6 +69,7 @@ def penalized_problem(
     smoothing: float = 0.01,
     constant: float | None = None,
     weights: Callable[[Tree], jax.Array] = itemgetter("w"),
+    predict: Predict,
 ) -> Problem:
     """Make a problem with f_i = loss on validation rows, g_i = loss on training rows + penalties.
 
@@ -87,6 +89,7 @@ def penalized_problem(
         "names": names,
         "y_names": y_names,
         "x_meaning": "log-penalty",
+        "predict": predict,
     }
     init = lambda key: (jnp.full(size, start * 1.0), first_y())
     train, valid, test = rows

@@ -12,6 +12,7 @@ import numpy as np
 from ..core.pytrees import Tree
 from ..core.validation import as_int
 from ..problem import LowerLevel, Problem
+from ..problem.prediction import LinearPrediction
 from ._labels import check_labels
 from .softmax_regression import accuracy, upper, weighted_loss, zeros
 
@@ -83,7 +84,8 @@ def hyper_cleaning(
     if wrong.any():
         metrics["f1"] = lambda x, y, rows: f1(x, wrong)
     lower = CleanedLoss(regularizer)
-    problem = Cleaning(upper, lower, init, train, valid, test, metrics, lower_level=lower_level)
+    options: dict[str, Any] = {"lower_level": lower_level, "predict": LinearPrediction()}
+    problem = Cleaning(upper, lower, init, train, valid, test, metrics, **options)
     problem.wrong = wrong
     return problem
 

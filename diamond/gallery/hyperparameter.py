@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem
+from ..problem.prediction import LinearPrediction
 from ._labels import check_labels
 from .feature_penalties import Penalty, penalized_problem, weight_names
 
@@ -73,5 +74,6 @@ def hyperparameter(
         y_names=weight_names(names, class_names),
         penalty=penalty,
         smoothing=smoothing,
+        predict=LinearPrediction(),
         **options,
     )

@@ -1,6 +1,7 @@
 """Meta-learning (the paper's first experiment): the representation is a few dense layers."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,23 @@ ACTIVATIONS = {
     "gelu": jax.nn.gelu,
     "softplus": jax.nn.softplus,
 }
+
+
+@dataclass(frozen=True)  # equal objects share compiled programs
+class DenseLayers:
+    """Backbone of dense layers x with an activation function."""
+
+    activation: str
+
+    def __post_init__(self) -> None:
+        if self.activation not in ACTIVATIONS:
+            suggestion = did_you_mean(self.activation, ACTIVATIONS)
+            raise ValueError(f"no activation {self.activation!r}; {suggestion}")
+
+    def __call__(self, x: Tree, a: jax.Array) -> jax.Array:
+        for layer in x:
+            a = ACTIVATIONS[self.activation](a @ layer["w"] + layer["b"])
+        return a
 
 
 def meta_learning(
@@ -44,9 +62,7 @@ def meta_learning(
     Returns:
         The problem; its metric is the accuracy on `test`.
     """
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"no activation {activation!r}; {did_you_mean(activation, ACTIVATIONS)}")
-    act = ACTIVATIONS[activation]
+    backbone = DenseLayers(activation)
     for width in widths:
         as_int("widths", width, 1)
     features = jnp.shape(train[0]["a"])[1]
@@ -58,10 +74,5 @@ def meta_learning(
             {"w": jax.random.normal(k, (a, b)) / jnp.sqrt(1.0 * a), "b": jnp.zeros(b)}
             for k, a, b in zip(keys, sizes, widths)
         ]
-
-    def backbone(x: Tree, a: jax.Array) -> jax.Array:
-        for layer in x:
-            a = act(a @ layer["w"] + layer["b"])
-        return a
 
     return representation(backbone, init, train, valid, test, classes, regularizer)

@@ -1,6 +1,7 @@
 """Cleaning of the training rows of a convolutional network by one weight per row."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from ..core.pytrees import Tree
 from ..core.validation import as_int
 from ..problem import LowerLevel, Problem
+from ..problem.prediction import class_probabilities
 from ._convolutions import image_shape, initialize, logits
 from ._labels import check_labels
 from ._separation import auc
@@ -26,6 +28,20 @@ class NetworkCleaning(Problem):
         """Return the probability that a right row has a larger weight than a wrong row."""
         mean = np.asarray(x).reshape(-1, self.wrong.size).mean(0)
         return float(auc(jnp.asarray(mean), ~self.wrong))
+
+
+@dataclass(frozen=True)  # equal objects share compiled programs
+class ImagePrediction:
+    """Prediction of the network y for images, flattened or not."""
+
+    shape: tuple[int, int, int]  # height, width, colors
+
+    def scores(self, y: Tree, rows: Any) -> jax.Array:
+        """Return the scores of the classes."""
+        return logits(y, jnp.reshape(rows["a"], (-1, *self.shape)))
+
+    def __call__(self, x: Tree, y: Tree, rows: Any) -> jax.Array:
+        return class_probabilities(self.scores(y, rows))
 
 
 def network_cleaning(
@@ -72,18 +88,16 @@ def network_cleaning(
     train = with_weight_index(train)
     size = prod(np.shape(train[0]["a"])[1:])
     height, width, colors = tuple(shape) or image_shape(size)
-    if height * width * colors != size:
+    predict = ImagePrediction((height, width, colors))
+    if prod(predict.shape) != size:
         raise ValueError(f"shape = {tuple(shape)}, but rows have {size} features")
     train, wrong = corrupt(train, corrupted, classes, seed)
 
     def init(key: jax.Array) -> tuple[Tree, Tree]:
         return jnp.zeros(wrong.size), initialize(key, colors, channels, classes)
 
-    def scores(y: Tree, rows: Any) -> jax.Array:
-        return logits(y, rows["a"].reshape(-1, height, width, colors))
-
     def cross_entropies(y: Tree, rows: Any) -> jax.Array:
-        log_shares = jax.nn.log_softmax(scores(y, rows))
+        log_shares = jax.nn.log_softmax(predict.scores(y, rows))
         return -jnp.take_along_axis(log_shares, rows["b"][:, None], 1)[:, 0]
 
     def upper(x: Tree, y: Tree, rows: Any) -> jax.Array:
@@ -95,7 +109,7 @@ def network_cleaning(
         return jnp.mean(weights * cross_entropies(y, rows)) + regularizer * square
 
     def accuracy(x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return jnp.mean(jnp.argmax(scores(y, rows), 1) == rows["b"])
+        return jnp.mean(jnp.argmax(predict.scores(y, rows), 1) == rows["b"])
 
     metrics: dict[str, Any] = {"accuracy": accuracy}
     if wrong.any():
@@ -111,6 +125,7 @@ def network_cleaning(
         lower_level=lower_level,
         convex=False,
         remat=remat,
+        predict=predict,
     )
     problem.wrong = wrong
     return problem

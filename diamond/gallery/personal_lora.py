@@ -20,10 +20,6 @@ class PersonalLora(Problem):
     shared_change: Tree  # adapters of the true network: those of all agents
     personal_changes: list[Tree]  # and those of each agent
 
-    def predict(self, x: Tree, y: Tree, a: Any) -> jax.Array:
-        """Return the predictions of an agent with the shared adapters x and its own y."""
-        return _predict(self.base, (x, y), jnp.asarray(a))
-
 
 def personal_lora(
     agents: int = 6,
@@ -112,7 +108,15 @@ def personal_lora(
 
     metrics = {"test_loss": upper, "gain": gain}
     problem = PersonalLora(
-        upper, lower, init, parts[0], parts[1], parts[2], metrics=metrics, convex=False
+        upper,
+        lower,
+        init,
+        parts[0],
+        parts[1],
+        parts[2],
+        metrics=metrics,
+        convex=False,
+        predict=lambda x, y, rows: _predict(base, (x, y), jnp.asarray(rows["a"])),
     )
     problem.base, problem.shared_change = base, shared_change
     problem.personal_changes = personal_changes

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem
+from ..problem.prediction import LinearPrediction, unchanged
 from .feature_penalties import Penalty, penalized_problem
 
 
@@ -67,4 +68,5 @@ def regression(
         penalty=penalty,
         smoothing=smoothing,
         constant=constant,
+        predict=LinearPrediction(unchanged),
     )

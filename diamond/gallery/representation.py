@@ -11,6 +11,7 @@ import numpy as np
 from ..core.pytrees import Tree
 from ..core.validation import as_int
 from ..problem import Problem
+from ..problem.prediction import class_probabilities
 from ._labels import check_labels
 
 Backbone = Callable[[Tree, jax.Array], jax.Array]
@@ -26,6 +27,11 @@ class HeadLoss:
     def scores(self, x: Tree, y: Tree, a: Any) -> jax.Array:
         """Return the scores or predictions of the rows a."""
         return self.backbone(x, a) @ y["w"] + y["b"]
+
+    def predict(self, x: Tree, y: Tree, rows: Any) -> jax.Array:
+        """Return the predictions of rows, or the probabilities of their classes."""
+        scores = self.scores(x, y, rows["a"])
+        return scores if self.classes is None else class_probabilities(scores)
 
     def __call__(self, x: Tree, y: Tree, rows: Any) -> jax.Array:
         scores = self.scores(x, y, rows["a"])
@@ -99,7 +105,8 @@ def representation(
     metrics: dict[str, Any] = {"test_loss": upper} if classes is None else {"accuracy": accuracy}
     constant_loss = lambda t, v: _constant_loss(t["b"], v["b"], classes, regularizer)
     constant_level = float(np.mean([constant_loss(t, v) for t, v in zip(train, valid)]))
-    return Problem(upper, lower, start, train, valid, test, metrics, constant=constant_level)
+    options: dict[str, Any] = {"constant": constant_level, "predict": upper.predict}
+    return Problem(upper, lower, start, train, valid, test, metrics, **options)
 
 
 def _constant_loss(train: Any, valid: Any, classes: int | None, regularizer: float) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.pytrees import Tree
 from ..problem import Problem
+from ..problem.prediction import LinearPrediction, unchanged
 from ._labels import check_labels
 from .feature_penalties import penalized_problem, weight_names
 from .softmax_regression import accuracy, zeros
@@ -56,4 +57,13 @@ def support_vectors(
     if class_names is not None:
         intercepts = [f"intercept, {name}" for name in class_names]
     y_names = names and {"w": weight_names(names, class_names), "b": intercepts}
-    return penalized_problem(_hinge, y, rows, metrics, start=start, names=names, y_names=y_names)
+    return penalized_problem(
+        _hinge,
+        y,
+        rows,
+        metrics,
+        start=start,
+        names=names,
+        y_names=y_names,
+        predict=LinearPrediction(unchanged),
+    )

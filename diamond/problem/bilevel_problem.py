@@ -13,11 +13,13 @@ import numpy as np
 from ..core import host_transfer
 from ..core.pytrees import Tree
 from ..core.sampling import key
+from ..data.preparation import Preparation
 from ..hardware import compilation_cache
 from ..hardware.processes import raise_in_all_processes
 from ..hardware.sharding import AgentSharding
 from . import loss_validation, problem_validation, row_validation
 from .agent_rows import AgentRows, RowsOrLoader
+from .prediction import Predict
 from .rematerialization import rematerialize
 from .stored_rows import Loss, Objectives, Rows
 from .stream import Stream
@@ -76,6 +78,8 @@ class Problem:
         remat: True computes activations of the losses again in the backward pass instead of
             storing them. A number splits a mini-batch into chunks of that many rows and stores the
             activations of one chunk only.
+        predict: predict(x, y, rows) returns the predictions of an agent's model for rows, which may
+            have no labels: one number per row, or one per row and class.
     """
 
     def __init__(
@@ -97,8 +101,11 @@ class Problem:
         agent_names: Sequence[str] | None = None,
         convex: bool = True,
         remat: bool | int = False,
+        predict: Predict | None = None,
     ):
         compilation_cache.enable_compile_cache()
+        self.predict = predict
+        self.preparation: Preparation | None = None  # of the table that the rows were read from
         self.convex = convex  # whether g_i is strongly convex in y
         initial_point, init = init, lambda key: host_transfer.without_tensors(initial_point(key))
         self.upper, self.lower, self.init = upper, lower, init
@@ -205,13 +212,17 @@ class Problem:
         return selected
 
     def annotate(
-        self, agent_names: Sequence[str] | None = None, notes: Sequence[str] = ()
+        self,
+        agent_names: Sequence[str] | None = None,
+        notes: Sequence[str] = (),
+        preparation: Preparation | None = None,
     ) -> "Problem":
-        """Return the same problem with names of the agents and with notes about the rows."""
+        """Return the same problem with names of agents, and notes and preparation of the rows."""
         annotated = copy(self)
         if agent_names is not None:
             annotated.agent_names = problem_validation.check_agent_names(agent_names, self.agents)
         annotated.notes = (*self.notes, *notes)
+        annotated.preparation = preparation or self.preparation
         return annotated
 
     @property

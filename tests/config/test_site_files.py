@@ -144,11 +144,14 @@ def test_parquet_reads_as_csv_does(here):
     for change, message in (
         (
             {"age": [*ages[:9], None]},
-            "a.parquet, row 10, column 'age': missing; drop .*missing_values",
+            "a.parquet: row 10, column 'age': a missing value; drop .*missing_values",
         ),
-        ({"age": [*ages[:9], np.nan]}, "row 10, column 'age': missing"),
+        ({"age": [*ages[:9], np.nan]}, "row 10, column 'age': a missing value"),
         ({"age": [*ages[:9], np.inf]}, "row 10, column 'age': inf is not a finite number"),
-        ({"age": ["old"] * 10}, r"column 'age' \(string\): no numbers; .* features = \[\"dose\"\]"),
+        (
+            {"age": ["old"] * 10},
+            r"column 'age' \('old', ...\) holds text, .* features = \[\"dose\"\]",
+        ),
         ({"days": ages}, "row 1, column 'days': label .* is not a whole number"),
     ):
         parquet.write_table(arrow.table(columns | change), "a.parquet")

@@ -71,5 +71,5 @@ def test_parquet_has_texts_too(tmp_path):
     found = data.parquet(tmp_path / "a.parquet", "label", hashed=8)
     words = data.hashed(columns["text"], 8)
     np.testing.assert_array_equal(found.train[0], np.column_stack([[5, 1], words]))
-    with pytest.raises(DataError, match=r"column 'stars': int64 is no text"):
+    with pytest.raises(DataError, match=r"column 'stars': a number is no text"):
         data.parquet(tmp_path / "a.parquet", "label", features=[], hashed=8, text="stars")

@@ -26,11 +26,14 @@ def test_adapters_change_the_weights(problem):
         w + s["a"] @ s["b"] + p["a"] @ p["b"] for w, s, p in zip(problem.base, shared, personal)
     ]
     a = np.random.default_rng(0).normal(size=(3, 4))
+    rows = {"a": a}
     expected = np.tanh(a @ weights[0]) @ weights[1]
-    np.testing.assert_allclose(problem.predict(shared, personal, a), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        problem.predict(shared, personal, rows), expected, rtol=1e-4, atol=1e-5
+    )
     x, y = problem.start(0)
     frozen = np.tanh(a @ problem.base[0]) @ problem.base[1]
-    np.testing.assert_allclose(problem.predict(x, y, a), frozen, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(problem.predict(x, y, rows), frozen, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.quick

@@ -1,0 +1,199 @@
+"""The preparation of a table: what turns its rows into the rows of a problem."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ..core.suggestions import did_you_mean
+from .csv_files import read_csv
+from .dataset import DataError, to_float32
+from .missing_values import CellTreatment, fill
+from .parquet_files import read_parquet
+from .standardize import FeatureScale
+from .table_columns import Column, as_cells, feature_names
+from .table_rows import DataTable, read_features
+
+FILE = "preparation.json"  # its name in a run folder
+INTERCEPT = "intercept"
+NO_FILL = "give a value, since the run has none to fill by"
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+TableRows = str | Path | Mapping[str, Any] | NDArray[Any]  # a file, columns by name, or an array
+
+
+class Preparation(BaseModel):
+    """Preparation of rows: their columns, the filling of missing cells, the scale, the intercept.
+
+    Attributes:
+        format: Version of the file.
+        label: Column of the labels or targets.
+        classes: Classes in the order of their numbers; empty for targets.
+        columns: Columns of the features, in order.
+        fills: For each agent, the values that missing features are filled by, None where there is
+            none; empty if missing cells are refused.
+        mean: Mean of every feature.
+        deviation: Deviation of every feature, by which the difference from the mean is divided.
+        intercept: Whether a feature that is always 1 follows the others.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    format: Literal[1] = 1
+    label: str
+    classes: tuple[str, ...]
+    columns: Annotated[tuple[Column, ...], Field(min_length=1)]
+    fills: tuple[tuple[Finite | None, ...], ...]
+    mean: tuple[Finite, ...]
+    deviation: tuple[Annotated[Finite, Field(gt=0)], ...]
+    intercept: bool
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> "Preparation":
+        width = len(self.table_features)
+        if any(len(values) != width for values in (self.mean, self.deviation, *self.fills)):
+            raise ValueError(f"means, deviations or fills are not those of {width} features")
+        if len({column.name for column in self.columns}) < len(self.columns):
+            raise ValueError("a column is there twice")
+        for column in self.columns:
+            widths = {"levels": len({*column.levels}) == len(column.levels) > 0}
+            if not widths.get(column.kind, not column.levels) or column.width < 1:
+                raise ValueError(f"column {column.name!r} has levels or a width that do not fit")
+        return self
+
+    @property
+    def table_features(self) -> tuple[str, ...]:
+        """Return the names of the features, without the intercept."""
+        return feature_names(self.columns)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Return the names of all features."""
+        return (*self.table_features, *([INTERCEPT] if self.intercept else []))
+
+    def scaled(self, features: NDArray[Any]) -> NDArray[np.float32]:
+        """Return filled features, scaled, with the intercept."""
+        scale = FeatureScale(np.array(self.mean), np.array(self.deviation))
+        is_identity = not np.any(scale.mean) and np.all(scale.deviation == 1)
+        rows = features if is_identity else scale(features)
+        ones = np.ones((len(rows), 1), np.float32)
+        return np.hstack([rows, ones]) if self.intercept else rows
+
+    def prepare(self, rows: TableRows, agent: int = 0) -> NDArray[np.float32]:
+        """Return the features of the rows of a table as `agent` would prepare them.
+
+        Args:
+            rows: Path of a table, its columns by name (also a DataFrame), or an array with the
+                columns in order.
+            agent: Number of the agent.
+
+        Raises:
+            DataError: The table differs from those of the run; the message names the column.
+        """
+        table = self.open_table(rows)
+        values = self.fills[agent] if self.fills else ()
+        treatment = CellTreatment(keeps=bool(values))
+        features = read_features(table, self.columns, treatment, NO_FILL)
+        single = to_float32(features, table.path, missing=bool(values))
+        if values:
+            known = np.array([np.nan if value is None else value for value in values])
+            single = fill(single, known)
+            if np.isnan(single).any():
+                row, k = np.argwhere(np.isnan(single))[0]
+                raise DataError(
+                    f"{table.path}: row {table.numbers[row]}: {self.table_features[k]!r} is "
+                    f"missing; {NO_FILL}"
+                )
+        return self.scaled(single)
+
+    def open_table(self, rows: TableRows) -> DataTable:
+        """Return the rows as a table that has all columns."""
+        names = [column.name for column in self.columns]
+        if isinstance(rows, str | Path):
+            path = Path(rows)
+            table = read_parquet(path) if path.suffix == ".parquet" else read_csv(path, names[0])
+        else:
+            if isinstance(rows, np.ndarray):
+                if rows.ndim != 2 or rows.shape[1] != len(names):
+                    raise DataError(
+                        f"rows of shape {rows.shape}; give {len(names)} columns: {', '.join(names)}"
+                    )
+                rows = dict(zip(names, rows.T))
+            cells = {str(name): as_cells(values) for name, values in dict(rows).items()}
+            lengths = {len(column) for column in cells.values()}
+            if len(lengths) != 1 or lengths == {0}:
+                raise DataError("rows without columns, or of unequal lengths; give one value a row")
+            path = Path("rows")
+            table = DataTable(path, list(cells), range(1, lengths.pop() + 1), cells.__getitem__)
+        for name in names:
+            if name not in table.header:
+                suggestion = did_you_mean(name, table.header)
+                raise DataError(f"{path}: no column {name!r}, which the run needs; {suggestion}")
+        return table
+
+    def in_table_units(
+        self, weights: NDArray[Any], intercept: NDArray[Any] | float
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return the coefficients of linear scores per unit of each column, by feature.
+
+        With a = (t - mean) / deviation, a'w + b = t'(w / deviation) + b - mean'(w / deviation).
+        """
+        width = len(self.table_features)
+        slopes = np.asarray(weights, float)
+        constant = np.asarray(intercept, float) + (slopes[width] if self.intercept else 0.0)
+        column = (-1, *[1] * (slopes.ndim - 1))
+        slopes = slopes[:width] / np.reshape(self.deviation, column)
+        constant = constant - np.sum(np.reshape(self.mean, column) * slopes, 0)
+        return dict(zip(self.table_features, slopes)) | {INTERCEPT: np.asarray(constant)}
+
+    def to_json(self) -> str:
+        """Format the preparation as a file."""
+        return self.model_dump_json(indent=1)
+
+
+def identity_values(width: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return means and deviations that change nothing."""
+    return (0.0,) * width, (1.0,) * width
+
+
+def make_preparation(
+    columns: Sequence[Column],
+    label: str,
+    classes: Sequence[str],
+    *,
+    scale: FeatureScale | None,
+    fills: Sequence[NDArray[np.float64]],
+    intercept: bool,
+) -> Preparation:
+    """Make the preparation of a table; without a scale, features keep their units."""
+    mean, deviation = identity_values(len(feature_names(columns)))
+    if scale is not None:
+        mean, deviation = tuple(scale.mean.tolist()), tuple(scale.deviation.tolist())
+    return Preparation(
+        label=label,
+        classes=tuple(classes),
+        columns=tuple(columns),
+        fills=tuple(tuple(None if np.isnan(v) else float(v) for v in values) for values in fills),
+        mean=mean,
+        deviation=deviation,
+        intercept=intercept,
+    )
+
+
+def read_preparation(path: Path) -> Preparation:
+    """Read a preparation from its file.
+
+    Raises:
+        DataError: The file is damaged, or not a preparation.
+    """
+    try:
+        return Preparation.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise DataError(
+            f"{path}: not a preparation of rows ({place}: {first['msg']}); restore the file, or "
+            f"run the experiment again"
+        ) from None
