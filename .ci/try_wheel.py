@@ -138,6 +138,7 @@ def try_experiments():
     run("show", "runs/tiny")
     run("export", "runs/tiny")
     run("report", "runs/tiny", "--figures", "figures")
+    run("predict", "runs/tiny", "new.csv", code=2, output_part="no preparation.json")
     run("list", "algorithms")
     try_live()
 

@@ -242,3 +242,14 @@ def _print_solution(run: Any) -> None:
             typer.echo(f"  {name:{width}}  {'  '.join(f'{value: .4g}' for value in values)}")
     elif solution:
         typer.echo(f"x: {solution['size']:,} numbers; to export them:  diamond export {run.path}")
+    if coefficients := solution.get("coefficients"):
+        from ..records.export import agent_columns
+        from ..records.result_table import format_aligned
+
+        values = coefficients["values"]
+        agents = agent_columns(run.manifest, len(next(iter(values.values()))))
+        cells = [["", *agents]]
+        format_value = lambda v: "-" if v is None else f"{v:.4g}"
+        cells += [[name, *map(format_value, row)] for name, row in values.items()]
+        typer.echo(f"coefficients ({coefficients['meaning']}):")
+        typer.echo(format_aligned([[f"  {line[0]}", *line[1:]] for line in cells]))

@@ -1,11 +1,10 @@
 """Previews of networks and data sets by the names that files use."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from .. import data
 from ..data.missing_values import count_missing, describe_missing, parse_treatment
@@ -14,14 +13,12 @@ from ..network import Network
 from . import partition_section, site_agents
 from .components import Component, parse_literal, read_algorithm, read_network
 from .dataset_section import Columns, load_dataset, resolve_paths
-from .validation_errors import BadExperiment, translate_errors
-
-T = TypeVar("T")
+from .validation_errors import report_mistakes
 
 
 def preview_network(text: str) -> tuple[Network, dict[str, Any]]:
     """Build the network that `text` names and describe it."""
-    network: Network = _report_mistakes(text, lambda: read_network(text)).build()
+    network: Network = report_mistakes(text, lambda: read_network(text)).build()
     matrix = network.matrix
     if network.kind == "symmetric":
         extra = {"smallest_eigenvalue": float(np.linalg.eigvalsh(matrix)[0])}
@@ -62,7 +59,7 @@ def _describe_links(network: Network) -> dict[str, Any]:
 
 def read_named_algorithm(text: str) -> Component:
     """Read the algorithm that `text` names, perhaps a function of a file in the current folder."""
-    return _report_mistakes(text, lambda: read_algorithm(text, Path.cwd()))
+    return report_mistakes(text, lambda: read_algorithm(text, Path.cwd()))
 
 
 def locate_datasets(folder: Path | None) -> dict[str, str | None]:
@@ -89,7 +86,7 @@ def preview_partition(
 ) -> tuple[str, dict[str, Any]]:
     """Describe the rows that each agent would get, as text and as numbers."""
     source = " ".join(files)
-    place = _report_mistakes(
+    place = report_mistakes(
         source, lambda: resolve_paths(files[0] if len(files) == 1 else [*files], Path.cwd())
     )
     used = None if columns is None else tuple(columns)
@@ -103,7 +100,7 @@ def preview_partition(
         "partition": partition and parse_literal(partition),
     }
     table = {k: v for k, v in (options | {"site": site}).items() if v is not None}
-    settings = _report_mistakes(source, lambda: site_agents.resolve_agents(table, dataset))
+    settings = report_mistakes(source, lambda: site_agents.resolve_agents(table, dataset))
     features, labels = dataset.train
     if "partition" in settings:
         parts = partition_section.partition_options(settings["partition"])[0](
@@ -135,10 +132,3 @@ def preview_partition(
         return f"{title}\n{data.columns(['rows', 'mean', 'deviation'], names, row_stats)}", numbers
     numbers |= {"agents": data.counts(parts, labels).tolist()}
     return f"{title}\n{data.table(parts, labels, dataset.classes, names)}", numbers
-
-
-def _report_mistakes(source: str, reader: Callable[[], T]) -> T:
-    try:
-        return reader()
-    except ValidationError as error:
-        raise BadExperiment(source, translate_errors(error, {})) from None

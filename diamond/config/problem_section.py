@@ -11,7 +11,7 @@ from ..core.suggestions import did_you_mean
 from ..data import DataError, Dataset
 from ..data.missing_values import check_names
 from ..data.standardize import parse_scale
-from ..gallery.stored_predictions import WITHOUT_INTERCEPT
+from ..gallery.stored_predictions import WITHOUT_INTERCEPT, describe_model
 from ..problem import Problem
 from .components import Component, as_table
 from .dataset_section import DATASETS, file_paths, load_parts, resolve_paths
@@ -90,7 +90,9 @@ def _read_rows_problem(
         sites = partition.sites or None
         known |= {"agent_names": sites} if "agent_names" in problem_options and sites else {}
         problem = _as_problem(make(train, valid, test, **known | problem_arguments), name)
-        return problem.annotate(sites, partition.notes, partition.preparation)
+        model = {"model": describe_model(name, options.toml_values)}
+        preparation = partition.preparation.model_copy(update=model)
+        return problem.annotate(sites, partition.notes, preparation)
 
     toml_values = {k: v for k, v in options.toml_values.items() if k not in ("agents", "partition")}
     if "dataset" not in table:

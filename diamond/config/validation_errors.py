@@ -85,6 +85,14 @@ def nest_errors(key: str | int, reader: Callable[[], T]) -> T:
         raise config_errors(mistakes) from None
 
 
+def report_mistakes(source: str, reader: Callable[[], T]) -> T:
+    """Call `reader`; raise its mistakes as a `BadExperiment` of `source`."""
+    try:
+        return reader()
+    except ValidationError as error:
+        raise BadExperiment(source, translate_errors(error, {})) from None
+
+
 def translate_errors(
     error: ValidationError, raw: Mapping[str, Any], model: type[BaseModel] | None = None
 ) -> list[Mistake]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ..core.parsing import refuse_unreadable
 from ..core.suggestions import did_you_mean
 from .csv_files import read_csv
 from .dataset import DataError, to_float32
@@ -37,6 +38,7 @@ class Preparation(BaseModel):
         mean: Mean of every feature.
         deviation: Deviation of every feature, by which the difference from the mean is divided.
         intercept: Whether a feature that is always 1 follows the others.
+        model: Kind of the problem, and options that its predictions depend on.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -49,6 +51,7 @@ class Preparation(BaseModel):
     mean: tuple[Finite, ...]
     deviation: tuple[Annotated[Finite, Field(gt=0)], ...]
     intercept: bool
+    model: dict[str, str | list[int]] = {}
 
     @model_validator(mode="after")
     def _check_sizes(self) -> "Preparation":
@@ -188,12 +191,11 @@ def read_preparation(path: Path) -> Preparation:
     Raises:
         DataError: The file is damaged, or not a preparation.
     """
-    try:
-        return Preparation.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise DataError(
-            f"{path}: not a preparation of rows ({place}: {first['msg']}); restore the file, or "
-            f"run the experiment again"
-        ) from None
+    remedy = "restore the file, or run the experiment again"
+    with refuse_unreadable(DataError, f"{path}: not a preparation of rows; {remedy}"):
+        try:
+            return Preparation.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            first = error.errors()[0]
+            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise DataError(f"{path}: not a preparation of rows ({reason}); {remedy}") from None

@@ -126,7 +126,8 @@ def _restore_or_begin(
         if saved.entries:
             listener.progress(job.name, saved.entries)
         return saved
-    writer.begin(_initial_manifest(writer, job, problem), experiment.to_toml(writer.path))
+    manifest, config = _initial_manifest(writer, job, problem), experiment.to_toml(writer.path)
+    writer.begin(manifest, config, preparation=problem.preparation)
     return None
 
 

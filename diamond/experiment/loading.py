@@ -1,10 +1,7 @@
 """Loading of runs and comparisons from their folders."""
 
-import re
 import tomllib
 import warnings
-from ast import literal_eval
-from collections import namedtuple
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -31,14 +28,12 @@ from ..records.manifest import data_digests
 from ..records.run import Run
 from ..records.run_inputs import describe
 from ..records.snapshot import Snapshot, restore_snapshot
+from ..records.stored_arrays import add_agent_axis, rebuild_tree
+from ..records.stored_models import stored_predictor
 from .comparison import COMPARISON_NAME, Comparison
 from .execution import changed_inputs
 from .job_runner import COMPARISON_FILE, RUN_FILE
 from .jobs import build_problem, use_precision
-
-KEY_PATH_STEP = re.compile(
-    r"""\.(?P<field>\w+)|\[(?P<key>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]]*)\]"""
-)
 
 
 def load(folder: str | Path, problem: Problem | None = None) -> Any:
@@ -104,10 +99,11 @@ def _load_run(path: Path, problem: Problem | None) -> Run:
     stored = open_run(path)
     newest = checkpoint.load_newest(path / "checkpoint")
     config_values = tomllib.loads((path / RUN_FILE).read_text(encoding="utf-8"))
-    experiment = _load_experiment(path) if "problem" in config_values else None
+    is_experiment = "problem" in config_values and "site" not in stored.manifest
+    experiment = _load_experiment(path) if is_experiment else None
     if problem is None and experiment is not None:
         problem = _rebuild_problem(path, experiment)
-    arrays = _add_agent_axis(stored.manifest, newest.arrays)
+    arrays = add_agent_axis(stored.manifest, newest.arrays)
     state_tree = rebuild_tree(arrays)
     state = state_tree.state
     x, y = state.x, state_part(state, "y")  # no arrays, so no field, without a lower level
@@ -138,6 +134,7 @@ def _load_run(path: Path, problem: Problem | None) -> Run:
         problem=problem,
         snapshot=_snapshot(stored, newest),
         inputs=inputs,
+        stored_predictor=stored_predictor(stored) if problem is None else None,
         **fields,
     )
     lost_counts = {(i, j): MessageCounts(*counts) for i, j, *counts in manifest.get("losses", [])}
@@ -179,33 +176,6 @@ def _check_rows(path: Path, manifest: Mapping[str, Any], problem: Problem) -> No
         )
 
 
-def rebuild_tree(leaves: Mapping[str, Any]) -> Tree:
-    """Rebuild the tree that `pytrees.named_leaves` flattened; its classes become named tuples."""
-    if set(leaves) == {""}:
-        return leaves[""]
-    by_step: dict[tuple[str, str], dict[str, Any]] = {}
-    for name, leaf in leaves.items():
-        step = KEY_PATH_STEP.match(name)
-        assert step is not None, f"{name!r} is no name of a leaf"
-        kind = "field" if step["field"] is not None else "key"
-        by_step.setdefault((kind, step[kind]), {})[name[step.end() :]] = leaf
-    children = {place: rebuild_tree(rest) for place, rest in by_step.items()}
-    if all(kind == "field" for kind, _ in children):
-        names = [name for _, name in children]
-        return namedtuple("Plain", names, rename=True)(*children.values())
-    keyed = {_parse_key(key): part for (_, key), part in children.items()}
-    numbered = all(i in keyed for i in range(len(keyed)))
-    return [keyed[i] for i in range(len(keyed))] if numbered else keyed
-
-
-def _parse_key(text: str) -> Any:
-    """Parse a key as it was written: text, or a number."""
-    try:
-        return literal_eval(text)
-    except (SyntaxError, ValueError):
-        return text
-
-
 def _load_experiment(path: Path, name: str = RUN_FILE) -> Any:
     """Load config.toml; None, with a warning, if it can no longer be read."""
     try:
@@ -236,12 +206,6 @@ def _warn_without_problem(path: Path, cause: Exception) -> None:
         RuntimeWarning,
         stacklevel=4,
     )
-
-
-def _add_agent_axis(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arrays of the state; add the axis of agents to those of one site."""
-    levels = {k: v for k, v in arrays.items() if k.startswith((".state", best_point.PREFIX + "."))}
-    return {k: v[None] for k, v in levels.items()} if "site" in manifest else levels
 
 
 def _restore_structure(template: Tree, prefix: str, arrays: Mapping[str, Any]) -> Tree:

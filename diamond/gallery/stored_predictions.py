@@ -1,4 +1,4 @@
-"""Predictions of problems of the gallery by the table of a file, without their rows."""
+"""Predictions of problems of the gallery by their kind and options, without their rows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,21 +20,24 @@ LINEAR: dict[str, LinearPrediction] = {
 WITHOUT_INTERCEPT = ("hyperparameter",)  # models on rows that have no intercept of their own
 
 
-def stored_prediction(
-    kind: str, options: Mapping[str, Any], features: int, classes: int
-) -> Predict | None:
-    """Return the prediction of a problem as in its run; None if it has none.
+def describe_model(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the kind of a problem with those options that its predictions depend on."""
+    used = {name: options[name] for name in ("activation", "shape") if name in options}
+    return {"kind": kind} | used
+
+
+def stored_prediction(model: Mapping[str, Any], features: int, classes: int) -> Predict | None:
+    """Return the prediction of the problem that `describe_model` describes; None if it has none.
 
     Args:
-        kind: Kind of the problem, as in a file.
-        options: Its options, as in a file.
+        model: Description of the problem.
         features: Number of features of a row.
         classes: Number of classes.
     """
-    kind = kind.lower().replace("-", "_")
+    kind = model.get("kind", "")
     if kind == "meta_learning":
-        return HeadLoss(DenseLayers(options.get("activation", "tanh")), classes).predict
+        return HeadLoss(DenseLayers(model["activation"]), classes).predict
     if kind == "network_cleaning":
-        height, width, colors = tuple(options.get("shape", ())) or image_shape(features)
+        height, width, colors = tuple(model["shape"]) or image_shape(features)
         return ImagePrediction((height, width, colors))
     return LINEAR.get(kind)

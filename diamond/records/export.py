@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..data.preparation import FILE as PREPARATION
+from ..data.preparation import read_preparation
 from . import best_point, checkpoint
 from .folder_reader import StoredRun
 
@@ -23,7 +25,9 @@ def export_solution(run: StoredRun, kind: str, out: Path | None = None) -> list[
     NPZ: "x" and "y" of the best evaluation, "last/x" and "last/y" of the last one, or "x/w" and so
     on if they have several arrays, agents first, and "history/NAME". Without a best evaluation, x
     and y are the last ones. safetensors: the same without the history. CSV, in a folder: x.csv and
-    y.csv with one line per entry and one column per agent, and history.csv.
+    y.csv with one line per entry and one column per agent, history.csv, and, of a linear model on
+    tables, coefficients.csv in their units. The preparation of the rows is the array or the
+    metadata "preparation", or preparation.json in the folder.
     """
     return FORMATS[kind](run, out)
 
@@ -46,6 +50,8 @@ def _npz(run: StoredRun, out: Path | None) -> list[Path]:
     path = out or run.path / "answer.npz"
     columns = [name for name in run.last_evaluation if name != "agents"]
     history = {f"history/{name}": np.array([e[name] for e in run.lines]) for name in columns}
+    if preparation := _preparation(run):
+        history["preparation"] = np.array(preparation)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as stream:
         np.savez(stream, **solution_arrays(run) | history)  # type: ignore[arg-type]
@@ -57,9 +63,9 @@ def _safetensors(run: StoredRun, out: Path | None) -> list[Path]:
 
     path = out or run.path / "answer.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(
-        {name: np.ascontiguousarray(leaf) for name, leaf in solution_arrays(run).items()}, path
-    )
+    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in solution_arrays(run).items()}
+    preparation = _preparation(run)
+    save_file(arrays, path, {"preparation": preparation} if preparation else None)
     return [path]
 
 
@@ -72,12 +78,26 @@ def _csv(run: StoredRun, out: Path | None) -> list[Path]:
         names["/".join(["y", *PATH_PARTS.findall(leaf)])] = entry_names
     agents = agent_columns(run.manifest, len(next(iter(arrays.values()))))
     measures = [name for name in run.last_evaluation if name != "agents"]
+    coefficients = answer.get("coefficients", {}).get("values", {})
     tables: dict[str, Any] = {
         "x": _level_rows(arrays, "x", names, agents, meaning=answer.get("meaning", "")),
         "y": _level_rows(arrays, "y", names, agents),
         "history": [measures, *([line[name] for name in measures] for line in run.lines)],
     }
-    return [_write_table(folder / f"{name}.csv", rows) for name, rows in tables.items()]
+    if coefficients:
+        rows = [[entry, *values] for entry, values in coefficients.items()]
+        tables["coefficients"] = [["entry", *agents], *rows]
+    paths = [_write_table(folder / f"{name}.csv", rows) for name, rows in tables.items()]
+    if preparation := _preparation(run):
+        paths.append(folder / PREPARATION)
+        paths[-1].write_text(preparation, encoding="utf-8")
+    return paths
+
+
+def _preparation(run: StoredRun) -> str:
+    """Return the preparation of the run's rows as JSON; empty if it has none."""
+    path = run.path / PREPARATION
+    return read_preparation(path).to_json() if path.is_file() else ""
 
 
 def agent_columns(manifest: Mapping[str, Any], agents: int) -> list[str]:

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..data.preparation import FILE as PREPARATION
+from ..data.preparation import Preparation
 from . import checkpoint
 from .digest_chain import chain_digest
 from .folder_lock import acquire_lock
@@ -60,8 +62,19 @@ class Writer:
         """Return the seconds spent on this run, earlier sessions included."""
         return self._earlier_seconds + time.monotonic() - self._start_time
 
-    def begin(self, manifest: dict[str, Any], config: str, clear: bool = True) -> None:
+    def begin(
+        self,
+        manifest: dict[str, Any],
+        config: str,
+        clear: bool = True,
+        preparation: Preparation | None = None,
+    ) -> None:
         """Start the run; if `clear` is true, remove everything of an earlier attempt."""
+        path = self.path / PREPARATION
+        if preparation is not None:
+            checkpoint.replace_file(path, preparation.to_json().encode(), durable=False)
+        elif clear:
+            path.unlink(missing_ok=True)
         checkpoint.replace_file(self.path / "config.toml", config.encode(), durable=False)
         self.update_manifest(**manifest, config=content_digest(config.encode()))
         if not clear:

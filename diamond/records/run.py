@@ -4,7 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.pytrees import Tree
 from ..core.suggestions import did_you_mean
+from ..data.preparation import TableRows
+from .predictor import Predictor
 from .run_data import RunData
 
 if TYPE_CHECKING:
@@ -42,12 +48,52 @@ class Run(RunData):
         snapshot: State that `simulate(..., resume=run)` continues from; None if the run cannot be
             resumed.
         inputs: Plain description of the network and the algorithm, which `resume` compares.
+        stored_predictor: Predictor of the run folder that the run was loaded from.
     """
 
     @property
     def description(self) -> str:
         """Return the choice of `diamond.solve` and its reason; empty for other runs."""
         return str(self.config.get("description", ""))
+
+    def predict(self, rows: TableRows | Tree, agent: str | int | None = None) -> NDArray[Any]:
+        """Predict new rows by the model of one agent, x and its y.
+
+        Args:
+            rows: If the problem was read from tables: the path of a table, its columns by name
+                (also a DataFrame), or an array with the columns in order, which are prepared as
+                those of the run. Otherwise rows as the problem's `predict` takes them.
+            agent: Name or number of the agent; may be absent if there is only one.
+
+        Returns:
+            One number per row, or one per row and class, such as the probability; the classes are
+            those of `predictor.preparation.classes`.
+
+        Raises:
+            DataError: The table differs from those of the run; the message names the column.
+        """
+        return self._require_predictor().predictions(self.x, self.y, rows, agent)
+
+    def coefficients(self, agent: str | int | None = None) -> dict[str, NDArray[np.float64]]:
+        """Return the coefficients of one agent's linear model, in units of the table's columns.
+
+        Args:
+            agent: Name or number of the agent; may be absent if there is only one.
+
+        Returns:
+            For each feature, and for "intercept", its coefficient; one per class if there are
+            classes.
+        """
+        return self._require_predictor().coefficients(self.y, agent)
+
+    def _require_predictor(self) -> Predictor:
+        if self.predictor is None:
+            raise ValueError(
+                "the run cannot predict: its problem has no predict; give one, as in "
+                "diamond.Problem(..., predict=lambda x, y, rows: rows['a'] @ y), or load the run "
+                "by diamond.load(folder, problem)"
+            )
+        return self.predictor
 
     def save(self, folder: str | Path) -> Path:
         """Save the run as a folder for `diamond.load`, `show`, `report` and `export`.

@@ -13,6 +13,7 @@ from ..network import Network
 from ..network.mixing.lost_messages import MessageCounts, count_lost_messages
 from ..problem import Problem
 from .best_point import BestPoint
+from .predictor import Predictor, problem_predictor
 from .snapshot import Snapshot
 
 
@@ -42,6 +43,14 @@ class RunData:
     turns: tuple[int | None, ...] = ()  # exchanges of a round that send messages
     snapshot: Snapshot | None = None
     inputs: dict[str, dict[str, str]] = field(default_factory=dict)
+    stored_predictor: Predictor | None = None
+
+    @property
+    def predictor(self) -> Predictor | None:
+        """Return the predictor of the problem, or of the run folder; None if there is none."""
+        if self.stored_predictor is None and self.problem is not None:
+            return problem_predictor(self.problem)
+        return self.stored_predictor
 
     @property
     def x(self) -> Tree:

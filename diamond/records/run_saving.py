@@ -23,7 +23,9 @@ def save_run(
 ) -> Path:
     """Write `run` into the folder `path`, with its initial manifest."""
     with Writer(path) as writer:
-        writer.begin(manifest, _config(manifest, run.config.get("description", "")))
+        config = _config(manifest, run.config.get("description", ""))
+        preparation = None if run.predictor is None else run.predictor.preparation
+        writer.begin(manifest, config, preparation=preparation)
         for line in history_lines(run):
             writer.metrics.append({k: v for k, v in line.items() if k != "agents"}, line["agents"])
         saved_lines = writer.metrics.lines()

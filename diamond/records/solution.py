@@ -7,6 +7,7 @@ import numpy as np
 
 from ..core.pytrees import Tree, named_leaves
 from ..problem import Problem
+from .predictor import Predictor
 from .run_data import RunData
 
 MAX_UNNAMED = 24  # at most this many numbers are shown without names
@@ -21,8 +22,20 @@ def summarize_solution(run: RunData) -> dict[str, Any]:
     return (
         summarize_x(mean, names)
         | names_and_meaning
+        | summarize_coefficients(run.predictor, run.y)
         | ({"best": _summarize_best(run)} if run.best else {})
     )
+
+
+def summarize_coefficients(predictor: Predictor | None, y: Tree) -> dict[str, Any]:
+    """Return the coefficients of all agents in units of the table, if the model has them."""
+    if predictor is None or not predictor.has_coefficients:
+        return {}
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(y))
+    if size > MAX_NAMED * len(predictor.agents):
+        return {}
+    values = predictor.coefficient_table(y)
+    return {"coefficients": {"meaning": predictor.coefficient_meaning, "values": values}}
 
 
 def entry_names(problem: Problem) -> dict[str, Any]:

@@ -143,7 +143,12 @@ def test_agents_features_and_penalties_have_their_names_everywhere(here, monkeyp
     # Of a pattern, sites are in the order of their names.
     assert "agents: east, north, south, west" in shown and "rows: east: missing values" in shown
     paths = command("export", "runs/four", "--to", "csv").stdout.split()
-    x, y, _ = (list(csv.reader((here / path).read_text().splitlines())) for path in paths)
+    x, y, _, coefficients, _ = (
+        list(csv.reader((here / path).read_text().splitlines())) for path in paths
+    )
+    assert coefficients[0] == y[0] and [row[0] for row in coefficients[1:]] == [
+        *["age", "dose", "intercept"]
+    ]
     assert x[0] == ["entry", "quantity", "mean", "east", "north", "south", "west"]
     assert [row[:2] for row in x[1:]] == [["age", "log-penalty"], ["dose", "log-penalty"]]
     assert y[0] == ["entry", "east", "north", "south", "west"]

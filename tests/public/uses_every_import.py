@@ -145,6 +145,7 @@ def files(folder: Path) -> list[Any]:
         diamond.data.partition.iid,
         diamond.data.partition.by_column,
         diamond.data.csv,
+        diamond.problem_from_files,
         diamond.data.npz,
         diamond.data.join_files,
         diamond.data.lines,

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 import diamond
 from diamond import cli
 from diamond.core.pytrees import named_leaves
-from diamond.experiment.loading import rebuild_tree
 from diamond.metrics import stopping
 from diamond.metrics.measures import SAMPLED
 from diamond.records import best_point
@@ -24,6 +23,7 @@ from diamond.records.best_point import better_point, describe_answer
 from diamond.records.folder_reader import open_run
 from diamond.records.result_table import solution_entries
 from diamond.records.solution import MAX_UNNAMED, summarize_x
+from diamond.records.stored_arrays import rebuild_tree
 
 OPTIONS = dict(alpha=0.05, beta=0.2, eta=0.3, gamma=0.3, batch=3)
 

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import jax
+import numpy as np
+
 from ...core import cost_counter
 from ...core.cost_counter import Cost
 from ...interface.traffic import count_traffic
@@ -14,7 +17,8 @@ from ...privacy.ledger import BudgetExhausted
 from ...records.folder_recovery import last_round, read_manifest, set_aside, unused_path
 from ...records.folder_writer import Writer
 from ...records.manifest import RunOrigin, current_time, initial_manifest
-from ...records.solution import entry_names, summarize_x
+from ...records.predictor import Predictor
+from ...records.solution import entry_names, summarize_coefficients, summarize_x
 from ...records.trajectory_digest import digest_trajectory
 from ...schedules.deferred import agreed_bytes, count_exchanges, values_by_name
 from ..identity.site_names import site_name
@@ -99,7 +103,8 @@ class SiteRunFolder:
         begins = progress.clock == self.node.agent.first_round and self.node.begins_run
         manifest = self._read_manifest(0 if begins else progress.clock)
         if begins or not manifest:
-            self.writer.begin(self._manifest_opening(), self.config, clear=begins)
+            preparation = self.node.agent.problem.preparation
+            self.writer.begin(self._manifest_opening(), self.config, begins, preparation)
         else:
             self.writer.update_manifest(status="running", message="", finished=None)
             self.wall = manifest.get("wall_seconds", 0.0)
@@ -184,13 +189,23 @@ class SiteRunFolder:
         return {
             "resolved": resolved,
             "answer": summarize_x(progress.state.x, agent.problem.names)
-            | entry_names(agent.problem),
+            | entry_names(agent.problem)
+            | self._coefficients(progress),
             "compile_seconds": self.node.compile_seconds,
             "costs": {name: self._for_this_agent(count) for name, count in spent},
             "traffic": [[*edges[j], 2 * count + earlier_per_edge] for j, count in sent.items()],
             "messages": messages_sent(agent, progress),
             "digest": digest_trajectory(lines, progress.state.x, progress.state.y),
         }
+
+    def _coefficients(self, progress: AgentProgress) -> dict[str, Any]:
+        """Return the coefficients of this site's model in units of its table, if it has them."""
+        problem = self.node.agent.problem
+        if problem.predict is None:
+            return {}
+        predictor = Predictor(problem.predict, problem.preparation, (self.origin.name,))
+        one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], progress.state.y)
+        return summarize_coefficients(predictor, one)
 
     def _for_this_agent(self, value: Any) -> list[Any]:
         """Return the value in a list over all agents; the others are unknown here."""

@@ -1,0 +1,27 @@
+"""Table of the predictions for new rows."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ..data.preparation import Preparation
+from ..data.table_columns import as_texts
+from ..data.table_rows import DataTable
+
+
+def write_predictions(
+    path: Path, table: DataTable, preparation: Preparation, values: NDArray[Any]
+) -> None:
+    """Write one line per row: columns that are no features, the prediction, values of classes."""
+    features = {column.name for column in preparation.columns}
+    others = [name for name in table.header if name not in features]
+    classes = list(preparation.classes)
+    predictions = [classes[k] for k in values.argmax(1)] if classes else values.tolist()
+    columns = [as_texts(table.column(name)) for name in others]
+    columns += [predictions, *(values.T.tolist() if classes else [])]
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([*others, "prediction", *classes])
+        writer.writerows(zip(*columns))

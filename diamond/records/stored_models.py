@@ -1,0 +1,57 @@
+"""Models in a run folder, without the problem and its rows."""
+
+from typing import NamedTuple
+
+from ..core.parsing import refuse_unreadable
+from ..core.pytrees import Tree
+from ..data import DataError
+from ..data.preparation import FILE as PREPARATION
+from ..data.preparation import read_preparation
+from ..gallery.stored_predictions import stored_prediction
+from ..interface.round_interface import state_part
+from . import checkpoint
+from .export import agent_columns
+from .folder_reader import StoredRun
+from .predictor import Predictor
+from .stored_arrays import add_agent_axis, rebuild_tree
+
+
+class StoredModels(NamedTuple):
+    """Models of all agents in a run folder, and x and y of its answer."""
+
+    predictor: Predictor
+    x: Tree
+    y: Tree
+
+
+def load_models(stored: StoredRun) -> StoredModels:
+    """Load the models of a run.
+
+    Raises:
+        DataError: The run cannot predict the rows of a table.
+    """
+    path = stored.path
+    predictor = stored_predictor(stored)
+    if predictor is None:
+        raise DataError(
+            f"{path}: no {PREPARATION} of a problem that predicts; run an experiment of such a "
+            f"problem on tables, or use diamond.load(folder, problem).predict in Python"
+        )
+    arrays = add_agent_axis(stored.manifest, checkpoint.load_newest(path / "checkpoint").arrays)
+    tree = rebuild_tree(arrays)
+    best = state_part(tree, "best") if "upper_loss" in stored.last_evaluation else None
+    answer = tree.state if best is None else best
+    return StoredModels(predictor, answer.x, state_part(answer, "y"))
+
+
+def stored_predictor(stored: StoredRun) -> Predictor | None:
+    """Return the predictor of a run folder, if its problem is of the gallery and on tables."""
+    if not (stored.path / PREPARATION).is_file():
+        return None
+    preparation = read_preparation(stored.path / PREPARATION)
+    refusal = f"{stored.path / PREPARATION}: no model that predicts; restore the file"
+    with refuse_unreadable(DataError, refusal):
+        features, classes = len(preparation.features), len(preparation.classes)
+        predict = stored_prediction(preparation.model, features, classes)
+        agents = agent_columns(stored.manifest, stored.manifest["network"]["agents"])
+    return predict and Predictor(predict, preparation, tuple(agents))
