@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from .options import Options, build_with_options, parameters
 from .user_functions import UserFunction, user_function
 from .validation_errors import collect_errors, config_error, nest_errors
 
+EDGES = "from_edges"  # the graph of a table with edges
 ALIASES = {"er": "erdos_renyi"}
 # Earlier names of algorithms and of their options, which files written before still use.
 EARLIER_NAMES = {"method": "compose"}
@@ -32,6 +33,7 @@ class Component:
     build: Callable[[], Any] = field(compare=False, repr=False)
     label: str = field(default="", compare=False)  # for run names and legends
     sources: dict[str, str] = field(default_factory=dict)  # the user's files: path to digest
+    sites: tuple[str, ...] = ()  # names of a problem's agents, if files name them
 
 
 def algorithm_names() -> list[str]:
@@ -121,8 +123,13 @@ def graph_names() -> list[str]:
 
 
 def read_network(value: Any) -> Component:
-    """Read a network from "er:9,p=0.3,seed=0", "ring:5", "torus:3x3", or a table with `graph`."""
+    """Read a network from "er:9,p=0.3,seed=0", "ring:5", "torus:3x3", or a table.
+
+    The table has `graph`, or `edges`, as in {edges = [["north", "south"]]}.
+    """
     raw = parse_spec(value, "graph") if isinstance(value, str) else value
+    if isinstance(raw, dict) and "edges" in raw and "graph" not in raw:
+        raw = {"graph": EDGES, **raw}
     table = as_table(raw, "graph", '"er:9,p=0.3,seed=0" or {graph = "ring", agents = 5}')
     name = table.pop("graph")
     canonical = _canonical_name(name)
@@ -182,6 +189,29 @@ def read_network(value: Any) -> Component:
         toml_values = toml_values | {"masked": masked}
     label = value if isinstance(value, str) else network_built.title
     return Component(canonical, toml_values, lambda: network_built, label)
+
+
+def order_agents(component: Component, sites: Sequence[str]) -> Component:
+    """Return a network of edges between named agents with its agents in the order of `sites`."""
+    edges = component.options.get("edges", [])
+    if component.name != EDGES or not isinstance(edges[0][0], str):
+        return component
+    names = list(dict.fromkeys(end for edge in edges for end in edge))
+    if not sites and "agents" not in component.options:
+        message = (
+            f"name {', '.join(names)}, but the problem's agents have no names; list them in their "
+            f'order, as in agents = ["{names[0]}", ...], or number them'
+        )
+        raise config_error(message, "edges")
+    if not sites:
+        return component
+    for name in names:
+        if name not in sites:
+            raise config_error(f"no site {name!r}; {did_you_mean(name, sites)}", "edges")
+    if missing := [site for site in sites if site not in names]:
+        raise config_error(f"site {missing[0]!r} has no edge; join it with another", "edges")
+    ordered = read_network({"graph": EDGES, **component.options, "agents": [*sites]})
+    return replace(ordered, label=component.label)
 
 
 def _add_defense(network_built: network.Network, defense: dict[str, Any]) -> network.Network:

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from ..metrics.evaluations import default_every
-from .components import Component, parse_literal, read_network
+from .components import Component, order_agents, parse_literal, read_network
 from .privacy_section import PrivacySection
 from .problem_section import read_problem
 from .sweeps import read_algorithms
@@ -140,6 +140,16 @@ class Experiment(BaseModel):
         if self.privacy is not None:
             parts = [self.privacy.protect(part, self.rounds) for part in self.algorithm]
             object.__setattr__(self, "algorithm", parts)
+        return self
+
+    @model_validator(mode="after")
+    def _order_agents(self) -> "Experiment":
+        """Give networks of named edges the order of the sites."""
+        ordered = [
+            nest_errors("network", partial(order_agents, part, self.problem.sites))
+            for part in self.network
+        ]
+        object.__setattr__(self, "network", ordered)
         return self
 
     @property

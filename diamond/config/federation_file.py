@@ -21,11 +21,24 @@ from ..network import Network
 from ..records.manifest import RunOrigin
 from ..sites.rounds.round_deadline import parse_deadline
 from ..sites.transport.reachability import reachability_mistakes
-from .components import Component, count_agents, mask_network, read_algorithm, read_network
+from .components import (
+    Component,
+    count_agents,
+    mask_network,
+    order_agents,
+    read_algorithm,
+    read_network,
+)
 from .experiment_file import read_toml
 from .privacy_section import PrivacySection
 from .site_problem import check_federated_problem
-from .validation_errors import BadExperiment, Mistake, config_error, translate_errors
+from .validation_errors import (
+    BadExperiment,
+    Mistake,
+    config_error,
+    nest_errors,
+    translate_errors,
+)
 
 Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
 ADDRESS = r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}"
@@ -105,6 +118,14 @@ class Federation(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _order_agents(self) -> "Federation":
+        """Give a network of named edges the order of the sites, unless the file states its own."""
+        if "agents" not in self.network.options:
+            ordered = nest_errors("network", lambda: order_agents(self.network, [*self.sites]))
+            object.__setattr__(self, "network", ordered)
+        return self
+
+    @model_validator(mode="after")
     def _mask_network(self) -> "Federation":
         if self.masked is not False:
             object.__setattr__(self, "network", mask_network(self.network, self.masked))
@@ -115,6 +136,10 @@ class Federation(BaseModel):
         network = self.build_network()
         messages = reachability_mistakes(self.sites, network, self.relays)
         mistakes = [Mistake("sites", message) for message in messages]
+        names = [name for name in network.labels if isinstance(name, str)]
+        if names and names != [*self.sites]:
+            message = f"has the agents {', '.join(names)}; list the sites in this order"
+            mistakes.append(Mistake("network", message))
         deadline, masks = self.deadline is not None, network.mask_limit is not None
         used = {f"missing='{self.missing}'": True, "interrupted links": network.sequence}
         used |= {"a deadline": deadline, "masked sums": masks, "signatures": self.signed}

@@ -99,13 +99,14 @@ def _read_rows_problem(
         toml_values.pop("shares", None)
     options_resolved = table | places
     resolve_agents(options_resolved, None)  # mistakes that do not depend on the files
-    toml_values |= places | resolve_agents(
-        options_resolved, _load_user_dataset(row_arguments, places)
-    )
+    dataset = _load_user_dataset(row_arguments, places)
+    resolved = resolve_agents(options_resolved, dataset)
+    toml_values |= places | resolved
+    sites = () if dataset is None or "partition" in resolved else dataset.places
     if "classes" not in table:
         toml_values.pop("classes", None)  # the data set determines the number
     used = [Path(path) for place in places.values() for path in file_paths(place)]
-    return Component(name, toml_values, build, sources=digests(*used))
+    return Component(name, toml_values, build, sources=digests(*used), sites=sites)
 
 
 def _load_user_dataset(rows: dict[str, Any], places: dict[str, Any]) -> Dataset | None:

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -55,6 +55,15 @@ class Network:
     base: "Network | None" = None  # constant network whose links are down in some rounds
     skipping: frozenset[int] = frozenset()  # agents that skip this round of a sequence
     epochs: tuple[Epoch, ...] = ()  # members and networks by round, if agents join or leave
+
+    @staticmethod
+    def from_edges(
+        edges: Sequence[Sequence[int | str]], agents: int | Sequence[str] | None = None
+    ) -> "Network":
+        """Make a network of listed edges; as `diamond.network.from_edges`."""
+        from diamond.network.graphs import from_edges
+
+        return from_edges(edges, agents)
 
     def every(self, rounds: int) -> "Network":
         """Return the same network with an exchange only in every `rounds`-th round (local steps).

@@ -2,11 +2,12 @@
 
 import operator
 import random
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeAlias
 
 import networkx as nx
 
+from diamond.core.suggestions import did_you_mean
 from diamond.network.communication_network import Network
 from diamond.network.mixing_weights import Matrix, mixing_matrix
 
@@ -167,6 +168,50 @@ def from_graph(graph: nx.Graph, mixing: Mixing = "laplacian") -> Network:
         )
     name = f"from_graph({graph.name})" if graph.name else "from_graph"
     return _make_network(graph, list(graph), name, mixing)
+
+
+def from_edges(
+    edges: Sequence[Sequence[int | str]],
+    agents: int | Sequence[str] | None = None,
+    mixing: Mixing = "laplacian",
+) -> Network:
+    """Make a network of listed edges.
+
+    Args:
+        edges: pairs of agents, by number as in [[0, 1], [1, 2]], or by name as in [["north",
+            "south"]].
+        agents: number of the agents, or their names in their order; by default those of the edges,
+            names in the order in which they occur.
+        mixing: rule of the mixing weights, or a matrix.
+
+    Returns:
+        The network; `labels` holds the names.
+    """
+    pairs = [tuple(edge) for edge in edges]
+    for pair in pairs:
+        if len(pair) != 2 or pair[0] == pair[1]:
+            raise ValueError(f"edges: {list(pair)} is no pair of two agents; name both ends")
+    ends = list(dict.fromkeys(end for pair in pairs for end in pair))
+    kinds = {type(end) for end in ends}
+    if isinstance(agents, int) and agents > len(ends):
+        raise ValueError(f"agents = {agents}, but the edges join {len(ends)}; join all agents")
+    if kinds - {int, str} or len(kinds) != 1:
+        raise ValueError("edges: give every agent by its number, or every agent by its name")
+    if kinds == {str}:
+        if isinstance(agents, int):
+            raise ValueError(f"agents = {agents}, but the edges have names; list the names")
+        labels: list[int | str] = [*(ends if agents is None else agents)]
+    else:
+        if not isinstance(agents, int | None):
+            raise ValueError("agents are names, but the edges have numbers; give names to both")
+        labels = [*range(len(ends) if agents is None else agents)]
+    if unknown := [end for end in ends if end not in labels]:
+        suggestion = did_you_mean(unknown[0], [*map(str, labels)])
+        raise ValueError(f"edges: no agent {unknown[0]!r}; {suggestion}")
+    graph = nx.Graph()
+    graph.add_nodes_from(labels)
+    graph.add_edges_from(pairs)
+    return _make_network(graph, labels, f"edges({len(labels)})", mixing)
 
 
 def _make_network(

@@ -233,6 +233,15 @@ def test_from_graph_numbers_nodes_in_their_order_and_keeps_labels():
     assert list(net.graph) == [0, 1, 2]
 
 
+def test_listed_edges_number_agents_in_their_order():
+    numbered = network.Network.from_edges([[0, 2], [2, 1]])
+    assert numbered.edges == [(0, 2), (1, 2)] and numbered.title.startswith("edges(3)")
+    np.testing.assert_array_equal(numbered.matrix, network.from_graph(numbered.graph).matrix)
+    named = network.from_edges([["north", "west"], ["west", "east"]], ["east", "north", "west"])
+    assert named.labels == ("east", "north", "west") and named.edges == [(0, 2), (1, 2)]
+    assert network.from_edges([["b", "a"]]).labels == ("b", "a")
+
+
 def test_a_disconnected_draw_is_drawn_again_from_the_same_generator():
     source = random.Random(0)
     expected = 0
@@ -352,6 +361,16 @@ def test_repr():
             lambda: network.from_graph(nx.Graph([(0, 1), ("x", "y"), (1, 2)])),
             "the graph has 2 components, one of them {'x', 'y'}",
         ),
+        (lambda: network.from_edges([[0, 0]]), "[0, 0] is no pair of two agents"),
+        (lambda: network.from_edges([[0, 1, 2]]), "[0, 1, 2] is no pair of two agents"),
+        (lambda: network.from_edges([]), "edges: give every agent by its number"),
+        (lambda: network.from_edges([[0, "a"]]), "edges: give every agent by its number, or every"),
+        (lambda: network.from_edges([[0, 10**12]]), "no agent 1000000000000; there are 0, 1"),
+        (lambda: network.from_edges([[0, 1]], 3), "agents = 3, but the edges join 2; join all"),
+        (lambda: network.from_edges([["a", "b"]], 2), "agents = 2, but the edges have names"),
+        (lambda: network.from_edges([[0, 1]], ["a", "b"]), "agents are names, but the edges have"),
+        (lambda: network.from_edges([["a", "c"]], ["a", "b"]), "no agent 'c'; there are a, b"),
+        (lambda: network.from_edges([["a", "b"]], ["a", "b", "c"]), "one of them {'c'}"),
         (lambda: network.ring(4).rounds_to_mix(1.0), "tolerance is 1.0; it must lie between"),
     ],
 )
