@@ -28,7 +28,8 @@ EXTRA_BY_PACKAGE = dict.fromkeys(
 )
 EXTRA_BY_PACKAGE |= {"matplotlib": "[plot]"}
 EXTRA_BY_PACKAGE |= dict.fromkeys(("PIL", "platformdirs", "pooch", "tqdm"), "[data]")
-EXTRA_BY_PACKAGE |= dict.fromkeys(("cryptography", "msgpack"), "[net]") | {"pyarrow": "[parquet]"}
+EXTRA_BY_PACKAGE |= dict.fromkeys(("cryptography", "msgpack", "prometheus_client"), "[net]")
+EXTRA_BY_PACKAGE |= {"pyarrow": "[parquet]"}
 REMEDIES: dict[type[OSError], str] = {
     FileNotFoundError: "; check the path",
     FileExistsError: ", and is no folder; give another path",

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,6 @@ from ..sites.rounds.overview import StatusCollector
 from ..sites.rounds.resource_estimate import estimate_resources
 from ..sites.rounds.round_progress import AgentProgress
 from ..sites.rounds.site_agent import Agent
-from ..sites.transport.metrics_endpoint import serve_metrics
 from ..sites.transport.operator_queries import LOOPBACK, publish_operator_address
 from ..sites.transport.rpc import RpcClient
 from ..sites.transport.server import Server
@@ -304,13 +304,24 @@ class _SiteRun:
             attach(node)
             epoch_run.on_epoch = attach
             server = Server(credentials, epoch_run.answer_request, place, audit, client=client)
-            async with server, serve_metrics(lambda: epoch_run.node, settings.metrics):
+            async with server, _serve_metrics(lambda: epoch_run.node, settings.metrics):
                 server.start_task(credentials.watch(bundle, audit))
                 with publish_operator_address(bundle, place, server.port):
                     with folder_writer.record_outcome():
                         final = await epoch_run.run()
                     await epoch_run.node.shutdown.run_or_halt(server.finish_relaying())
                     return final
+
+
+def _serve_metrics(
+    current_node: Callable[[], Node], port: int | None
+) -> AbstractAsyncContextManager[int | None]:
+    """Serve metrics if a port is given."""
+    if port is None:
+        return nullcontext()
+    from ..sites.transport.metrics_endpoint import serve_metrics
+
+    return serve_metrics(current_node, port)
 
 
 def _record_round(

@@ -56,7 +56,8 @@ MODULES = sorted(ROOT.rglob("*.py"))
 OPTIONAL = {"matplotlib", "PIL", "pooch", "platformdirs", "tqdm", "optax"}
 OPTIONAL |= {"tensorboardX", "mlflow", "wandb", "torch", "torchax", "dp_accounting"}
 ESTIMATOR_PACKAGES = {"sklearn"}  # of diamond/estimators, likewise
-SITE_PACKAGES = {"msgpack", "cryptography"}  # of diamond/sites, which the package does not import
+# Of diamond/sites, which the package does not import.
+SITE_PACKAGES = {"msgpack", "cryptography", "prometheus_client"}
 
 
 def unit(parts):

@@ -36,7 +36,7 @@ from diamond.sites.memory.site_checkpoint import FINISHED_FILE, OtherRun, load_f
 from diamond.sites.rounds.node_status import validate_status
 from diamond.sites.rounds.overview import new_query, sign_status, verify_status
 from diamond.sites.rounds.service import Service
-from diamond.sites.transport import metrics_endpoint, wire_format
+from diamond.sites.transport import wire_format
 from diamond.sites.transport.audit import Audit
 from diamond.sites.transport.errors import Refused
 from diamond.sites.transport.in_process_transport import run_inline
@@ -478,12 +478,6 @@ def finished_file(federation, random):
     load_finished(federation.folder, RUN)
     for aside in federation.folder.glob(f"{FINISHED_FILE}*"):
         aside.unlink()
-
-
-@refuses()
-def metrics_request(federation, random):
-    head = b"POST /metrics HTTP/1.1\r\nHost: localhost:80\r\nAccept: *\r\n\r\n"
-    metrics_endpoint._http_response(change_bytes(head, random), None)
 
 
 def _unpack(packed):
