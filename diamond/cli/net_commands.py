@@ -9,6 +9,7 @@ import typer
 from ..metrics.display import print_message
 from .app import Json, app, print_json, report_errors
 from .experiment_commands import Quiet
+from .json_log import JsonLog, json_log
 from .net_site_setup import (
     BundleFolder,
     ConnectSeconds,
@@ -160,6 +161,7 @@ def start(
     metrics: MetricsPort = None,
     share_loss: ShareLoss = False,
     quiet: Quiet = False,
+    log_as_json: JsonLog = False,
     json: Json = False,
 ) -> None:
     """Start or continue this site's part of the run; wait for the neighbours."""
@@ -169,6 +171,7 @@ def start(
             "them, the same at all sites"
         )
     with (
+        json_log(log_as_json) as log,
         report_site_errors(),
         load_site(bundle) as (site, federation),
         lock_bundle(bundle, federation),
@@ -186,6 +189,7 @@ def start(
         from .net_progress import show_site_progress
 
         run_inline()
+        log.site = site.me.name
         folder = out / federation.name / site.me.name
         check_writable(folder)
         if restart or onward:
@@ -218,7 +222,8 @@ def start(
         algorithm = federation.algorithm.build()
         if noise := describe_noise(algorithm, problem_built):
             print_message(noise)
-        with private_files(), show_site_progress(names, federation.rounds, quiet) as watch:
+        display = show_site_progress(names, federation.rounds, quiet, as_lines=log_as_json)
+        with private_files(), display as watch:
             final = run(
                 problem_built,
                 federation.build_network(),

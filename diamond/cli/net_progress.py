@@ -40,7 +40,9 @@ class SiteProgress:
             waiting = self.node.greeting_seconds
             print_message(
                 f"ready for round {t} after {elapsed:.1f} s, {waiting:.1f} of them waiting for "
-                f"other sites"
+                f"other sites",
+                event="ready",
+                values={"round": t, "seconds": elapsed, "waited": waiting},
             )
 
     def progress(self, entries: list[dict[str, Any]]) -> None:
@@ -52,11 +54,15 @@ class SiteProgress:
         self.printed = now
         states = " ".join(f"{name}={state!r}" for name, state in self.neighbours().items())
         distances = "lower_error", "value_gap", "disagreement"  # a network has no lower_error
-        values = " ".join(f"{name}={last[name]:.3g}" for name in distances if name in last)
+        measured = {name: last[name] for name in distances if name in last}
+        text = " ".join(f"{name}={value:.3g}" for name, value in measured.items())
+        costs = "round", "local_loss", "bytes", "seconds", "waited"
         print_message(
-            f"round={last['round']}/{self.rounds} local_loss={last['local_loss']:.4g} {values} "
+            f"round={last['round']}/{self.rounds} local_loss={last['local_loss']:.4g} {text} "
             f"MB={last['bytes'] / 1e6:.3g} seconds={last['seconds']:.1f} "
-            f"waited={last['waited']:.1f} {states}"
+            f"waited={last['waited']:.1f} {states}",
+            event="progress",
+            values={name: last[name] for name in costs} | measured | {"rounds": self.rounds},
         )
 
     def neighbours(self) -> dict[str, str]:
@@ -89,6 +95,18 @@ class SiteProgress:
             table.add_row(name, state)
         return table
 
+    def _print_waits(self) -> None:
+        if (node := self.node) is None:
+            return
+        for j, status in node.neighbour_status.items():
+            if (seconds := status.seconds_awaited()) >= MIN_WAIT:
+                name, reason = {**node.names, **self.names}[j], node.wait_records[j].last_error
+                print_message(
+                    f"{name}: {self._state(node, j)}",
+                    event="waiting",
+                    values={"neighbour": name, "seconds": seconds, "reason": reason},
+                )
+
     @contextmanager
     def reporting_waits(self) -> Iterator[None]:
         """Print every ten seconds which neighbours are awaited."""
@@ -96,9 +114,7 @@ class SiteProgress:
 
         def report() -> None:
             while not has_ended.wait(REPORT_SECONDS):
-                for name, state in self.neighbours().items():
-                    if "awaited" in state:
-                        print_message(f"{name}: {state}")
+                self._print_waits()
 
         threading.Thread(target=report, daemon=True).start()
         try:
@@ -109,10 +125,11 @@ class SiteProgress:
 
 @contextmanager
 def show_site_progress(
-    names: Mapping[int, str], rounds: int, quiet: bool
+    names: Mapping[int, str], rounds: int, quiet: bool, *, as_lines: bool = False
 ) -> Iterator[SiteProgress]:
     """Show the progress where the messages go: as a table, as lines, or not at all."""
-    display = SiteProgress(names, rounds, lines=not quiet and not sys.stderr.isatty())
+    as_lines = as_lines or not sys.stderr.isatty()
+    display = SiteProgress(names, rounds, lines=not quiet and as_lines)
     if quiet:
         yield display
     elif display.lines:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..metrics.display import print_message
+from .json_log import JsonLog, json_log
 from .net_commands import net
 from .net_site_setup import report_site_errors
 
@@ -30,11 +31,13 @@ def relay(
     gigabytes: Annotated[
         float, typer.Option(min=0.001, help="Gigabytes a day for each edge.")
     ] = 1000.0,
+    log_as_json: JsonLog = False,
 ) -> None:
     """Forward the encrypted connections of sites that accept none; the relay cannot read them."""
-    with report_site_errors():
+    with json_log(log_as_json) as log, report_site_errors():
         from ..sites.transport.relay import RelayLimits, run_relay
 
+        log.site = folder.resolve().name
         limits = RelayLimits(edges, 1e6 * megabytes, 1e9 * gigabytes)
         with suppress(KeyboardInterrupt):  # nothing is lost: sites dial again
             asyncio.run(run_relay(folder, listen, limits, print_message))

@@ -4,10 +4,10 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 SPARK_BARS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 16  # characters of a sparkline
@@ -18,9 +18,38 @@ COLUMN_SPACING = 1  # spaces between columns of a table
 _in_use = threading.Lock()  # held by the active display: runs nested inside show nothing
 
 
-def print_message(message: str = "", style: str = "", err: bool = True) -> None:
-    """Print one line; results go to the standard output, messages to the error output."""
+MessageValue = str | float
+MessageEvent = Literal["message", "notice", "ready", "progress", "waiting"]
+MessageWriter = Callable[[str, str, MessageEvent, Mapping[str, MessageValue]], None]
+_writers: list[MessageWriter] = []  # the last one writes messages in place of the terminal
+
+
+@contextmanager
+def redirect_messages(writer: MessageWriter) -> Iterator[None]:
+    """Pass messages to `writer`: text, style, event and values."""
+    _writers.append(writer)
+    try:
+        yield
+    finally:
+        _writers.remove(writer)
+
+
+def print_message(
+    message: str = "",
+    style: str = "",
+    err: bool = True,
+    *,
+    event: MessageEvent = "message",
+    values: Mapping[str, MessageValue] | None = None,
+) -> None:
+    """Print one line; results go to the standard output, messages to the error output.
+
+    `event` and `values` are the same message for programs, if messages are redirected.
+    """
     from rich.console import Console
+
+    if err and _writers:
+        return _writers[-1](message, style, event, values or {})
 
     console = Console(stderr=err, soft_wrap=True, highlight=False, emoji=False)
     console.print(message, style=style, markup=False)
