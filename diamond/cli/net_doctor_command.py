@@ -1,6 +1,8 @@
-"""The `net doctor` command: who dials on each edge of a site, and whether it works."""
+"""The `net doctor` command: a site's machine, who dials on each edge, and whether it works."""
 
 import asyncio
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +15,7 @@ from .net_site_setup import (
     ConnectSeconds,
     DataFile,
     OwnAddress,
+    RunsFolder,
     build_problem,
     load_site,
     report_site_errors,
@@ -34,9 +37,10 @@ def doctor(
     data: DataFile = None,
     connect: ConnectSeconds = 5.0,
     listen: OwnAddress = None,
+    out: RunsFolder = Path("runs"),
     json: Json = False,
 ) -> None:
-    """Test the connection to every neighbour of this site; say who dials, and why one fails."""
+    """Test this machine and the path to every neighbour: one line for each cause of a failure."""
     with report_site_errors(), load_site(bundle) as (site, federation):
         from ..hardware.device_memory import format_bytes
         from ..network.comparison_paths import describe_comparison
@@ -47,11 +51,13 @@ def doctor(
         from ..sites.rounds.resource_estimate import estimate_resources
         from ..sites.rounds.round_deadline import describe_policy
         from ..sites.rounds.site_agent import Agent
-        from ..sites.transport.operator_queries import check_edges, operator_address
+        from ..sites.transport.operator_queries import operator_address
+        from ..sites.transport.path_checks import GOOD, check_machine, check_paths
         from ..sites.transport.routes import describe_route
         from ..sites.transport.timeouts import Timeouts
 
         digests: dict[str, str] = {}
+        estimates = (0, 0)
         if problem or federation.problem:
             problem_built = build_problem(
                 site_problem(problem, data, site, federation), site.me.name
@@ -81,14 +87,23 @@ def doctor(
             print_message(describe_comparison(neighbours, [member.name for member in members]))
         print_message(describe_masks(federation.build_network()))
         limits, own_place = Timeouts(connect, 1.5 * connect), operator_address(bundle, site, listen)
-        results = asyncio.run(check_edges(site, digests, limits, own_place))
+        report = asyncio.run(check_paths(site, digests, limits, own_place))
+        report.machine |= check_machine(out / federation.name / site.me.name, *estimates)
         if json:
-            print_json(results)
+            print_json(asdict(report))
         else:
             for neighbour in site.neighbours:
                 who_dials = describe_route(site, neighbour)
                 typer.echo(
-                    f"{site.me.name} - {neighbour.name}: {results[neighbour.name]}; {who_dials}"
+                    f"{site.me.name} - {neighbour.name}: {report.edges[neighbour.name]}; "
+                    f"{who_dials}"
                 )
-        if any(result != "good" for result in results.values()):
+            for relay, result in report.relays.items():
+                typer.echo(f"relay {relay}: {result}")
+            good = [name for name, result in report.machine.items() if result == GOOD]
+            typer.echo(f"{', '.join(good)}: {GOOD}")
+            for name, result in report.machine.items():
+                if result != GOOD:
+                    typer.echo(f"{name}: {result}")
+        if not report.is_good:
             raise typer.Exit(FAILED)

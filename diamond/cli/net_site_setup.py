@@ -34,9 +34,7 @@ DataFile = Annotated[
 ConnectSeconds = Annotated[
     float, typer.Option(help="Seconds to wait for a connection to a neighbour.")
 ]
-RunsFolder = Annotated[
-    Path, typer.Option(help="Folder of runs, as given to `net start`: the site may have ended.")
-]
+RunsFolder = Annotated[Path, typer.Option(help="Folder of runs, as given to `net start`.")]
 OwnAddress = Annotated[
     str | None,
     typer.Option(

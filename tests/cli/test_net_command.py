@@ -19,7 +19,7 @@ from diamond.config.validation_errors import BadExperiment
 from diamond.engine.site_rehearsal import rehearse
 from diamond.sites.identity import roster
 from diamond.sites.transport import reachability
-from diamond.sites.transport.operator_queries import check_edges
+from diamond.sites.transport.path_checks import check_paths
 from diamond.sites.transport.timeouts import Timeouts
 from diamond.sites.transport.worker_thread import run_in_thread
 
@@ -109,6 +109,7 @@ def test_the_doctor_names_the_edge_that_fails_and_why(trial, command):
     assert [line.split(": ")[0] for line in found.stdout.splitlines()] == [
         "north - south",
         "north - west",
+        "port, disk, memory",
     ]
     assert found.stdout.count("nothing listens there") == 2
 
@@ -144,15 +145,16 @@ def test_the_doctor_says_who_dials_and_waits_for_those_who_do(tmp_path, command)
     first, second = (roster.load_bundle(tmp_path / "trial" / name) for name in "ab")
 
     async def both():
-        listening = check_edges(first, {}, Timeouts(2.0, 2.0), first.me.address)
+        listening = check_paths(first, {}, Timeouts(2.0, 2.0), first.me.address)
         waiting = asyncio.ensure_future(listening)
         await asyncio.sleep(0.3)
-        dialing = await check_edges(second, {}, Timeouts(1.0, 1.0), "")
+        dialing = await check_paths(second, {}, Timeouts(1.0, 1.0), "")
         return await waiting, dialing
 
     at_first, at_second = asyncio.run(both())
-    assert at_first["b"] == at_second["a"] == "good"
-    assert "nothing listens there" in at_first["c"] and "nothing listens there" in at_second["c"]
+    assert at_first.edges["b"] == at_second.edges["a"] == "good"
+    assert "nothing listens there" in at_first.edges["c"]
+    assert "nothing listens there" in at_second.edges["c"]
     lines = command("doctor", tmp_path / "trial" / "a", "--connect", "0.3").stdout.splitlines()
     assert lines[0] == "a - b: b dials, and has not connected yet; b dials"
     assert lines[1].startswith("a - c: ") and lines[1].endswith("; both dial")

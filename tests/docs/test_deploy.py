@@ -7,6 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from diamond import cli
+from diamond.cli.app import BAD_INPUT, DIVERGED
+from diamond.hardware import compilation_cache
 
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "deploy").glob("*.service"))
@@ -39,6 +44,50 @@ def test_the_image_has_a_fixed_base_and_no_file_but_those_it_names():
     assert [line for line in lines if line.startswith("FROM")] == ["FROM ${BASE}"]
     ignored = (ROOT / "deploy" / ".dockerignore").read_text().splitlines()
     assert [line for line in ignored if line[0] != "#"] == ["*", "!site.py", "!*.whl"]
+
+
+def test_kubernetes_gives_a_site_what_it_needs_and_nothing_more(monkeypatch):
+    yaml = pytest.importorskip("yaml", reason="the extra docs is not installed")
+    text = (ROOT / "deploy" / "kubernetes.yaml").read_text()
+    job, *others = yaml.safe_load_all(text)
+    kinds = [(part["apiVersion"], part["kind"]) for part in (job, *others)]
+    claims = [("v1", "PersistentVolumeClaim")] * 2
+    assert kinds == [("batch/v1", "Job"), *claims, ("v1", "Service")]
+    pod = job["spec"]["template"]["spec"]
+    (site,) = pod["containers"]
+    # One process at a time: nothing in parallel, no early replacement, volumes of one pod.
+    assert job["spec"]["parallelism"] == job["spec"]["completions"] == 1
+    assert job["spec"]["podReplacementPolicy"] == "Failed" and pod["restartPolicy"] == "Never"
+    assert all(part["spec"]["accessModes"] == ["ReadWriteOncePod"] for part in others[:2])
+    fatal = job["spec"]["podFailurePolicy"]["rules"][0]
+    assert fatal["action"] == "FailJob"
+    codes = fatal["onExitCodes"]
+    assert codes == {"containerName": site["name"], "operator": "In", "values": [2, 3]}
+    assert [BAD_INPUT, DIVERGED] == codes["values"]
+    # Not root, as in the image, and the key keeps its mode.
+    security = pod["securityContext"]
+    assert security["runAsNonRoot"] and security["fsGroupChangePolicy"] == "OnRootMismatch"
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
+    assert f"USER {security['runAsUser']}:{security['runAsGroup']}\n" in dockerfile
+    assert site["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    # Every volume exists and is mounted, and the command is one that the image accepts.
+    names = [volume["name"] for volume in pod["volumes"]]
+    assert sorted(names) == sorted(mount["name"] for mount in site["volumeMounts"])
+    claimed = [v["persistentVolumeClaim"]["claimName"] for v in pod["volumes"][:2]]
+    assert claimed == [part["metadata"]["name"] for part in others[:2]]
+    words = [text.replace("/bundle", str(ROOT)) for text in site["args"]]
+    monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
+    found = CliRunner().invoke(cli.app, ["net", *words])
+    assert "no whole bundle" in found.stderr  # so all its options exist
+    service = others[-1]["spec"]
+    assert service["selector"] == job["spec"]["template"]["metadata"]["labels"]
+    port = site["ports"][0]["containerPort"]
+    assert service["ports"] == [{"port": port, "targetPort": port}]
+    assert site["args"][site["args"].index("--listen") + 1] == f"0.0.0.0:{port}"
 
 
 @pytest.mark.slow

@@ -26,6 +26,11 @@ from ..transport.wire_format import FrameError
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
+def installed_versions() -> dict[str, str]:
+    """Return the versions that must be equal at all sites."""
+    return {"diamond": __version__, "jax": jax.__version__}
+
+
 def compute_digests(
     agent: Agent, rounds: int, missing: str = "wait", start: str = "anew"
 ) -> dict[str, str]:
@@ -42,8 +47,7 @@ def compute_digests(
 def _component_digests(agent: Agent) -> dict[str, str]:
     weights = agent.links.weights
     return {
-        "diamond": __version__,
-        "jax": jax.__version__,
+        **installed_versions(),
         "precision": default_dtype().name,
         "problem": _digest(
             agent.problem.lower_level,

@@ -1,11 +1,12 @@
 """Service of an agent: responses to its neighbours' requests."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..identity.handshake import describe_differences
+from ..identity.handshake import describe_differences, installed_versions
 from ..identity.site_names import site_name
 from ..memory import site_checkpoint
 from ..memory.outbox import MessageDiscarded, Outbox
@@ -72,7 +73,7 @@ class Service:
             raise Refused(f"{self.site_name(sender)} asks in the name of {other}")
         match messages.decode_request(header):
             case messages.Ping():
-                return messages.Pong().encode()
+                return messages.Pong(time.time(), installed_versions()).encode()
             case messages.StatusQuery():
                 status = self.status() | {"connected": self.open_connections()}
                 return messages.StatusAnswer(status).encode()

@@ -83,7 +83,10 @@ class Ping(SiteMessage, kind="ping"):
 
 
 class Pong(SiteMessage, kind="ping"):
-    """Answer to a `Ping`."""
+    """Answer to a `Ping`: the sender's clock, and the versions that it has installed."""
+
+    time: float | None = None
+    versions: Any = None
 
 
 class StatusQuery(SiteMessage, kind="status"):

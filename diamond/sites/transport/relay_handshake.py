@@ -128,6 +128,16 @@ async def join_through_relay(address: str, bundle: Bundle, other: Member) -> soc
         raise
 
 
+async def probe_relay(address: str) -> None:
+    """Wait for the first bytes of a relay; the caller limits the time."""
+    connection = await connect_to(address)
+    try:
+        await asyncio.get_running_loop().sock_sendall(connection, MAGIC)
+        await _receive(connection, NONCE_BYTES)
+    finally:
+        connection.close()
+
+
 async def connect_to(address: str) -> socket.socket:
     """Return a connection to one of the addresses that `address` resolves to."""
     loop, (host, port) = asyncio.get_running_loop(), address.rsplit(":", 1)
