@@ -30,6 +30,13 @@ def change(
         list[Path] | None,
         typer.Option(help="Request of a site that joins with a key of its own; one option each."),
     ] = None,
+    rejoin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Member that leaves and joins again, listed last, after a loss of its run folder "
+            "or with other rows; one option each."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Sign a roster with other members from a round on; a running site passes it on to all."""
@@ -57,7 +64,14 @@ def change(
             check_combination(used, federation.name, "sites")
             requests = [read_request(path) for path in request or ()]
             bundles = change_members(
-                folder, federation.sites, *network, from_round, federation.relays, rewind, requests
+                folder,
+                federation.sites,
+                *network,
+                from_round,
+                federation.relays,
+                rewind,
+                requests,
+                rejoin or (),
             )
         roster = load_roster(folder)
         before, after = (

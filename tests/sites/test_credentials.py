@@ -120,7 +120,7 @@ def test_who_holds_a_certificate(tmp_path):
     """Current and overlapping keys by the roster; newer ones by the authority's word; no others."""
     one = found(tmp_path, {0, 1, 2})[0]
     claim = read_claim(certificate(one))
-    assert claim == ("trial", "site0", 1)
+    assert claim == ("trial", "site0", 1, None)
     certificate_authority.renew_keys(tmp_path, "site0", overlap=3600.0)
     new = load_bundle(tmp_path / "site0")
     assert find_holder(certificate(new), one.roster).name == "site0"  # newer than this roster

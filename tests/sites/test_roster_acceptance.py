@@ -282,7 +282,7 @@ def test_a_run_that_allows_no_change_refuses_the_roster(cluster):
     [
         ({"from_round": 14}, "a change comes after round 14"),
         ({"from_round": 18}, "before round 18, the end"),
-        ({"names": ["north", "south", "west", "east", "centre"]}, "south has left"),
+        ({"names": ["north", "south", "west", "east", "centre"]}, "then those that join"),
         ({"names": ["west", "north", "east", "centre"]}, "list those that stay in their order"),
         ({"names": ["new", "other"], "network": ring(2)}, "at least one must"),
         ({"names": ["north", "west"]}, "give as many"),

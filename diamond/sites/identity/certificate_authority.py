@@ -22,6 +22,7 @@ from ..transport.reachability import neighbours_of, reachability_mistakes
 from .certificate_check import IdentityClaim, encode_claim
 from .private_keys import (
     KEY,
+    REQUESTED_KEY,
     BadBundle,
     SiteRequest,
     fingerprint,
@@ -140,10 +141,11 @@ def write_bundles(
         (bundle / ROSTER).write_bytes(content)
         (bundle / SIGNATURE).write_bytes(signature)
     for member in roster.members:
-        if member.name in keys:
+        if member.name in keys and not roster.is_superseded(member):
             bundle, key = folder / member.name, keys[member.name]
             name, federation = certificate_name(member.fingerprint), roster.federation
-            claim = encode_claim(IdentityClaim(federation, member.name, roster.version))
+            number = member.number if names.count(member.name) > 1 else None
+            claim = encode_claim(IdentityClaim(federation, member.name, roster.version, number))
             certificate = _certificate(name, key, authority, federation, days=days, claim=claim)
             (bundle / KEY).unlink(missing_ok=True)
             if isinstance(key, ec.EllipticCurvePrivateKey):
@@ -172,7 +174,7 @@ def renew_keys(
     accept the new certificates, which carry the name of the site and the version.
     """
     old = _load_own_roster(folder, "keys are renewed")
-    names = [member.name for member in old.members]
+    names = [*dict.fromkeys(member.name for member in old.members)]
     if site is not None and site not in names:
         raise FileNotFoundError(
             f"{old.federation} has no site {site!r}; {did_you_mean(site, names)}"
@@ -194,7 +196,7 @@ def renew_keys(
             retired=member.fingerprint if overlap > 0 else "",
             retired_until=time.time() + overlap if overlap > 0 else 0.0,
         )
-        if member.name in keys
+        if member.name in keys and not old.is_superseded(member)
         else member
         for member in old.members
     )
@@ -244,8 +246,11 @@ def change_members(
     relays: Mapping[str, str] | None = None,
     rewinds: bool = False,
     requests: Iterable[SiteRequest] = (),
+    rejoining: Collection[str] = (),
 ) -> dict[str, Path]:
     """Sign a roster with these members from a round on; return the bundles of those that join.
+
+    A site that has left may join again under its name, as a new member with a new key.
 
     Args:
         folder: folder of the authority, which `create_federation` made.
@@ -258,6 +263,8 @@ def change_members(
         rewinds: whether sites return to their checkpoint of `from_round`, which has passed, since
             a site that is not listed has gone for good, and the others wait for it.
         requests: of sites that join with keys of their own.
+        rejoining: members that leave and join again from that round on, as after the loss of their
+            run folder, or with other rows.
     """
     old, relays = _load_own_roster(folder, "members change"), relays or {}
     epochs = old.all_epochs
@@ -267,10 +274,15 @@ def change_members(
         raise ValueError(
             f"from_round = {from_round}: sites have checkpoints of every {every} rounds"
         )
-    numbers = {old.members[i].name: i for i in epochs[-1].members}
+    numbers = {
+        old.members[i].name: i for i in epochs[-1].members if old.members[i].name not in rejoining
+    }
     joining = [name for name in sites if name not in numbers]
-    if former := [name for name in joining if old.by_name(name)]:
-        raise ValueError(f"{former[0]} has left, and its number is taken: give it another name")
+    if strange := [name for name in rejoining if name not in joining or not old.by_name(name)]:
+        raise ValueError(
+            f"{strange[0]} cannot rejoin: it is not in [sites], or never was a member of "
+            f"{old.federation}"
+        )
     if [*sites] != [name for name in numbers if name in sites] + joining:
         raise ValueError(
             f"sites: list those that stay in their order ({', '.join(numbers)}), then those that "
@@ -286,6 +298,11 @@ def change_members(
     make = lambda: ec.generate_private_key(ec.SECP256R1())
     keys = {name: requested.get(name) or make() for name in joining}
     joined = {name: fingerprint(_public(key)) for name, key in keys.items()}
+    if used := [name for name, key in joined.items() if old.by_key(key)]:
+        raise BadBundle(
+            f"the request of {used[0]} has the key of a member that the roster lists: remove "
+            f"{REQUESTED_KEY} at the site and run `diamond net request` again"
+        )
     listed = [*old.members, *(Member(numbers[n], n, sites[n], f, ()) for n, f in joined.items())]
     for i in members:
         name, neighbours = listed[i].name, {*listed[i].neighbours, *epoch.neighbours(i)}

@@ -22,16 +22,20 @@ NOT_OF_AUTHORITY = "its certificate is not of this federation's authority"
 
 
 class IdentityClaim(NamedTuple):
-    """Name of a site in a certificate, and the version of the roster issued with it."""
+    """Name of a site in a certificate, and the version of the roster issued with it.
+
+    `number` tells a site that has rejoined from the member that it was before.
+    """
 
     federation: str
     site: str
     version: int
+    number: int | None = None
 
 
 def encode_claim(claim: IdentityClaim) -> str:
     """Encode a claim as a name of a certificate."""
-    return PREFIX + ":".join(quote(str(part), safe="") for part in claim)
+    return PREFIX + ":".join(quote(str(part), safe="") for part in claim if part is not None)
 
 
 def read_claim(certificate: x509.Certificate) -> IdentityClaim | None:
@@ -42,8 +46,9 @@ def read_claim(certificate: x509.Certificate) -> IdentityClaim | None:
         return None
     for name in names.get_values_for_type(x509.UniformResourceIdentifier):
         parts = name.removeprefix(PREFIX).split(":")
-        if name.startswith(PREFIX) and len(parts) == 3 and parts[2].isdecimal():
-            return IdentityClaim(unquote(parts[0]), unquote(parts[1]), int(parts[2]))
+        numbers = [int(part) for part in parts[2:] if part.isdecimal()]
+        if name.startswith(PREFIX) and 1 <= len(numbers) == len(parts) - 2 <= 2:
+            return IdentityClaim(unquote(parts[0]), unquote(parts[1]), *numbers)
     return None
 
 
@@ -54,7 +59,8 @@ def find_holder(certificate: x509.Certificate, roster: Roster) -> Member | None:
     member = roster.by_key(key) or roster.by_retired_key(key)
     claim = None if member else read_claim(certificate)
     if claim and claim.federation == roster.federation and claim.version > roster.version:
-        return roster.by_name(claim.site)
+        member = roster.by_name(claim.site)
+        return member if member and claim.number in (None, member.number) else None
     return member
 
 

@@ -69,7 +69,9 @@ class Roster:
     """All members in the order of their numbers, and the agreed terms.
 
     With `epochs`, the first of which is that of round 0, members join and leave; those that left
-    stay listed. The neighbours of a member are those of all epochs.
+    stay listed. A site that rejoins under its name is another member, with another number and key:
+    nothing that it sends contradicts what it sent before. The neighbours of a member are those of
+    all epochs.
     """
 
     federation: str
@@ -90,8 +92,12 @@ class Roster:
         return next((m for m in candidates if now < m.retired_until), None)
 
     def by_name(self, name: str) -> Member | None:
-        """Return the member with that name."""
-        return next((m for m in self.members if m.name == name), None)
+        """Return the member with that name, the last one if the site has rejoined."""
+        return next((m for m in reversed(self.members) if m.name == name), None)
+
+    def is_superseded(self, member: Member) -> bool:
+        """Return whether the site of this member has rejoined as another member."""
+        return self.by_name(member.name) != member
 
     @property
     def all_relays(self) -> dict[str, str]:
@@ -148,8 +154,9 @@ class Bundle:
 
     @property
     def neighbours(self) -> list[Member]:
-        """Return the members that this site contacts."""
-        return [self.roster.members[j] for j in self.me.neighbours]
+        """Return the members that this site contacts, each site that has rejoined once."""
+        members = [self.roster.members[j] for j in self.me.neighbours]
+        return [member for member in members if not self.roster.is_superseded(member)]
 
 
 def certificate_name(fingerprint: str) -> str:
@@ -196,6 +203,10 @@ def _check_epochs(roster: Roster) -> None:
         raise BadBundle("the first epoch of the roster is not that of its founding")
     if not all(epoch.members for epoch in epochs):
         raise BadBundle("the roster has rounds without members")
+    for epoch in epochs:
+        names = [roster.members[i].name for i in epoch.members if i < len(roster.members)]
+        if len(names) > len({*names}):
+            raise BadBundle(f"from round {epoch.from_round} on, two members have one name")
     known = len(roster.founders)  # members so far, those that left included
     for before, epoch in pairwise(epochs):
         joining = [i for i in epoch.members if i not in before.members]

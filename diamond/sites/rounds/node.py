@@ -105,7 +105,7 @@ class Node:
         self.sent = SentRecord(
             self.sent_path or (self.folder and self.folder / RECORD_FILE),
             self.run_digest,
-            _remedy(self.sign is not None, self.agent.masked is not None),
+            self._remedy(),
         )
         self.signatures = self.service.signatures = self.sign(self) if self.sign else None
         self.client = NeighbourClient(self)
@@ -141,6 +141,15 @@ class Node:
     def seconds_waited(self) -> float:
         """Return the seconds of rounds without own work."""
         return self.exchange_runner.seconds_waited
+
+    def _remedy(self) -> str:
+        """Return what helps if the site cannot compute the messages again that it has sent."""
+        is_signed, is_masked = self.sign is not None, self.agent.masked is not None
+        if is_signed or is_masked:
+            renew = "renew its keys (`diamond net renew`) and " * is_signed
+            return f"{renew}start all sites with --restart"
+        rejoin = "let it rejoin (`diamond net change --rewind --rejoin` with its name), or "
+        return f"{rejoin * (self.missing == 'wait')}start all sites with --onward"
 
     def _make_edges(self) -> EdgeStates:
         network, used = self.agent.network, {"missing='continue'": True}
@@ -343,9 +352,3 @@ class Node:
 
     async def answer_request(self, sender: int, request: Frame) -> Frame | Publisher:
         return await self.service.answer_request(sender, request)
-
-
-def _remedy(is_signed: bool, is_masked: bool) -> str:
-    """Return what helps if a site cannot compute the messages again that it has sent."""
-    renew = "renew its keys (`diamond net renew`) and " * is_signed
-    return f"{renew}start all sites with {'--restart' if is_signed or is_masked else '--onward'}"

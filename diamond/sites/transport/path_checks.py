@@ -86,7 +86,7 @@ async def check_paths(
             report.machine["port"] = _check_listening(own_address)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(RpcClient(site, MAX_REQUEST_BYTES, limits))
-        is_shared = any(client.route(j).is_shared for j in site.me.neighbours)
+        is_shared = any(client.route(member.number).is_shared for member in site.neighbours)
         if running is None and is_shared and report.machine.get("port", GOOD) == GOOD:
 
             async def answer(sender: int, request: Frame) -> Frame:
@@ -122,14 +122,12 @@ async def check_paths(
                 return f"{member.name}: {cause}"
 
         relays = site.roster.all_relays
-        uses_relays = any("relay" in client.route(j).kind for j in site.me.neighbours)
+        uses_relays = any("relay" in client.route(m.number).kind for m in site.neighbours)
         names = [name for name in relays if uses_relays and name != site.me.name]
-        edges = gather_or_cancel(check_edge(j) for j in site.me.neighbours)
+        edges = gather_or_cancel(check_edge(member.number) for member in site.neighbours)
         probes = gather_or_cancel(_probe_relay(relays[name], limits.connect) for name in names)
         edge_results, relay_results = await asyncio.gather(edges, probes)
-    report.edges = {
-        site.roster.members[j].name: r for j, r in zip(site.me.neighbours, edge_results)
-    }
+    report.edges = dict(zip((member.name for member in site.neighbours), edge_results))
     report.relays = dict(zip(names, relay_results))
     if clocks:
         report.machine["clock"] = _describe_clocks(clocks)

@@ -85,7 +85,7 @@ class RpcClient:
 
     def shared_connections(self) -> list[Awaitable[None]]:
         """Return new tasks that keep connections open on which neighbours ask this site."""
-        routes = [self.route(j) for j in self.credentials.bundle.me.neighbours]
+        routes = [self.route(member.number) for member in self.credentials.bundle.neighbours]
         shared = [route.member.number for route in routes if route.dials and route.is_shared]
         shared = [j for j in shared if j not in self._kept_connected]
         self._kept_connected |= {*shared}

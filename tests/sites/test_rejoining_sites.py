@@ -1,0 +1,129 @@
+"""A site that lost its run folder, or has other rows, rejoins under its name as a new member."""
+
+import asyncio
+import shutil
+
+import numpy as np
+import pytest
+from changing_cluster import EVERY, ROUNDS, simulate
+from lockstep_agents import build_algorithm
+from test_roster_acceptance import NAMES, PLACES, FederatedCluster, table
+
+from diamond.network import changing, ring
+from diamond.sites.identity.certificate_authority import (
+    change_members,
+    create_federation,
+    renew_keys,
+)
+from diamond.sites.identity.certificate_check import find_holder, read_claim
+from diamond.sites.identity.private_keys import BadBundle, create_request, read_request
+from diamond.sites.identity.roster import load_bundle, load_roster, load_signed_roster
+from diamond.sites.transport.in_process_transport import run_simulated
+
+FIRST = {name: PLACES[name] for name in NAMES[:4]}
+AGAIN = {name: PLACES[name] for name in ("north", "west", "east", "south")}  # south rejoins
+LOST, RETURN = 8, 6  # south is lost in round 8; all others return to their checkpoint of round 6
+
+
+@pytest.fixture
+def authority(tmp_path):
+    terms = {"rounds": ROUNDS, "every": EVERY, "network": table(4)}
+    create_federation(tmp_path / "again", "trial", FIRST, ring(4), terms)
+    return tmp_path / "again"
+
+
+def rejoin(authority, from_round=RETURN, **options):
+    return change_members(
+        authority, AGAIN, ring(4), table(4), from_round, rejoining=["south"], **options
+    )
+
+
+def test_a_lost_site_rejoins_under_its_name_and_the_run_is_that_of_a_simulation(
+    tmp_path, authority
+):
+    members = {0: [0, 1, 2, 3], RETURN: [0, 2, 3, 4]}
+    cluster = FederatedCluster(tmp_path, build_algorithm("gt_sgd"), kills=[(1, LOST)])
+    cluster.network = changing({0: ring(4), RETURN: ring(4)}, members=members)
+    for i, name in enumerate(NAMES[:4]):
+        shutil.rmtree(cluster.bundle(i))
+        shutil.copytree(authority / name, cluster.bundle(i))
+    bundles = rejoin(authority, rewinds=True)
+    assert list(bundles) == ["south"]
+    shutil.rmtree(cluster.bundle(4))
+    shutil.copytree(bundles["south"], cluster.bundle(4))
+    assert load_bundle(cluster.bundle(4)).me.number == 4
+    signed, _ = load_signed_roster(authority)
+    run_lives = cluster.run_lives
+
+    async def live(number):
+        if number == 1:
+            task = asyncio.ensure_future(run_lives(1))
+            while not cluster.deaths or 1 in cluster.wire.nodes:
+                await asyncio.sleep(0.1)
+            task.cancel()
+            return None
+        return await run_lives(number)
+
+    async def everyone():
+        lives = [asyncio.ensure_future(live(number)) for number in range(4)]
+        await asyncio.sleep(60)
+        assert not any(task.done() for task in lives if task is not lives[1])  # all wait
+        cluster.deliver(2, signed)
+        shutil.copytree(tmp_path / "1", tmp_path / "4")  # of another machine, and of no use
+        return await asyncio.gather(*lives, live(4))
+
+    found = run_simulated(everyone())
+    run = simulate(cluster)
+    for i in members[RETURN]:
+        assert found[i].t == ROUNDS
+        np.testing.assert_array_equal(found[i].state.x, np.asarray(run.last_x)[i])
+
+
+def test_a_rejoining_site_is_another_member_with_another_key(authority, tmp_path):
+    before = load_bundle(authority / "south")
+    rejoin(authority)
+    bundle = load_bundle(authority / "south")
+    roster = load_roster(authority)
+    assert (before.me.number, bundle.me.number) == (1, 4)
+    assert roster.by_name("south") == bundle.me and roster.is_superseded(roster.members[1])
+    assert bundle.me.fingerprint != before.me.fingerprint
+    north = load_bundle(authority / "north")
+    assert [m.number for m in north.neighbours] == [2, 3, 4]  # not the former south
+    # A site with the earlier roster takes the certificate for nobody's, not for the former member.
+    assert read_claim(bundle.x509_certificate) == ("trial", "south", 2, 4)
+    assert find_holder(bundle.x509_certificate, before.roster) is None
+    assert find_holder(before.x509_certificate, roster).number == 1
+    renewed = renew_keys(authority, "south")
+    assert list(renewed) == ["south"] and load_bundle(renewed["south"]).me.number == 4
+    certificate = load_bundle(renewed["south"]).x509_certificate
+    assert find_holder(certificate, roster).number == 4  # before the newest roster is there
+    assert load_roster(authority).members[1] == roster.members[1]
+
+
+def test_a_site_that_has_left_comes_back_under_its_name(authority, tmp_path):
+    without = {name: place for name, place in FIRST.items() if name != "south"}
+    change_members(authority, without, ring(3), table(3), 4)
+    change_members(authority, AGAIN, ring(4), table(4), 9)  # nothing else is needed
+    roster = load_roster(authority)
+    assert [e.members for e in roster.epochs] == [(0, 1, 2, 3), (0, 2, 3), (0, 2, 3, 4)]
+    assert load_bundle(authority / "south").me.number == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("north-west", "never was a member"), ("centre", "never was a member")]
+)
+def test_who_was_no_member_cannot_rejoin(authority, name, reason):
+    sites = AGAIN | {"centre": PLACES["centre"]}
+    with pytest.raises(ValueError, match=reason):
+        change_members(authority, sites, ring(5), table(5), 6, rejoining=[name])
+
+
+def test_a_former_key_is_not_used_again(authority, tmp_path):
+    folder = tmp_path / "own"
+    first = read_request(create_request(folder, "south"))
+    renew_keys(authority, requests=[first])
+    with pytest.raises(BadBundle, match=r"remove request\.key at the site"):
+        rejoin(authority, requests=[read_request(create_request(folder, "south"))])
+    (folder / "request.key").unlink()
+    bundles = rejoin(authority, requests=[read_request(create_request(folder, "south"))])
+    assert not (bundles["south"] / "agent.key").exists()
