@@ -1,15 +1,23 @@
 """A site that lost its run folder, or has other rows, rejoins under its name as a new member."""
 
 import asyncio
+import json
 import shutil
+import signal
+import time
 
+import jax
 import numpy as np
 import pytest
 from changing_cluster import EVERY, ROUNDS, simulate
+from federations import PROBLEM, command, start_site, trial
 from lockstep_agents import build_algorithm
 from test_roster_acceptance import NAMES, PLACES, FederatedCluster, table
 
+import diamond
+from diamond.config.federation_file import load
 from diamond.network import changing, ring
+from diamond.records import checkpoint
 from diamond.sites.identity.certificate_authority import (
     change_members,
     create_federation,
@@ -20,6 +28,7 @@ from diamond.sites.identity.private_keys import BadBundle, create_request, read_
 from diamond.sites.identity.roster import load_bundle, load_roster, load_signed_roster
 from diamond.sites.transport.in_process_transport import run_simulated
 
+__all__ = ["command", "trial"]
 FIRST = {name: PLACES[name] for name in NAMES[:4]}
 AGAIN = {name: PLACES[name] for name in ("north", "west", "east", "south")}  # south rejoins
 LOST, RETURN = 8, 6  # south is lost in round 8; all others return to their checkpoint of round 6
@@ -127,3 +136,47 @@ def test_a_former_key_is_not_used_again(authority, tmp_path):
     (folder / "request.key").unlink()
     bundles = rejoin(authority, requests=[read_request(create_request(folder, "south"))])
     assert not (bundles["south"] / "agent.key").exists()
+
+
+@pytest.mark.slow
+def test_real_sites_continue_after_one_was_lost_and_came_back_with_corrected_rows(trial, command):
+    """Killed by -9, its run folder and its bundle gone, its rows corrected: the name stays."""
+    names = ["north", "south", "west"]
+    alive = {name: start_site(trial, name) for name in names}
+    runs = trial / "runs" / "trial"
+    try:
+        while not (runs / "south" / "checkpoint" / "0000000020.json").exists():
+            assert alive["south"].poll() is None, (trial / "south.txt").read_text()
+            time.sleep(0.01)
+        alive["south"].send_signal(signal.SIGKILL)
+        alive["south"].communicate()
+        shutil.rmtree(runs / "south")
+        shutil.rmtree(trial / "trial" / "south")
+        rows = [np.load(trial / f"{name}.npy") for name in names]
+        np.save(trial / "south.npy", 0.5 * rows[1])
+        lines = (trial / "trial.toml").read_text().splitlines()
+        (south,) = (line for line in lines if line.startswith("south"))
+        lines.remove(south)
+        (trial / "trial.toml").write_text("\n".join([*lines, south]))
+        time.sleep(3)  # the others wait
+        words = "--from-round", 20, "--rewind", "--rejoin", "south"
+        changed = command("change", trial / "trial", trial / "trial.toml", *words)
+        assert changed.exit_code == 0, changed.output
+        alive["south"] = start_site(trial, "south")
+        ends = {name: json.loads(alive[name].communicate(timeout=120)[0]) for name in names}
+    finally:
+        for process in alive.values():
+            process.kill()
+    assert {end["round"] for end in ends.values()} == {60}
+    space: dict = {}
+    exec(PROBLEM, space)
+    rows.append(0.5 * rows[1])
+    start = lambda key: (np.zeros(3, np.float32), np.zeros(3, np.float32))
+    problem = diamond.Problem(space["f"], space["g"], start, rows, [r[::-1].copy() for r in rows])
+    network = changing({0: ring(3), 20: ring(3)}, members={0: [0, 1, 2], 20: [0, 2, 3]})
+    algorithm = load(trial / "trial.toml").algorithm.build()
+    with jax.enable_x64(False):
+        run = diamond.simulate(problem, network, algorithm, rounds=60)
+    for number, name in {0: "north", 2: "west", 3: "south"}.items():
+        saved = checkpoint.load_newest(runs / name / "epoch-20" / "checkpoint")
+        np.testing.assert_allclose(saved.arrays[".state.x"], run.last_x[number], rtol=1e-5)

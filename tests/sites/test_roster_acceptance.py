@@ -375,4 +375,8 @@ def test_the_command_signs_a_change_and_names_mistakes(tmp_path):
     }
     roster = load_bundle(folder / "east").roster
     assert [epoch.members for epoch in roster.epochs] == [(0, 1, 2), (1, 2, 3)]
-    assert 3 in roster.epochs[-1].members and 0 not in roster.epochs[-1].members
+    write([NAMES[2], NAMES[3], NAMES[1]])
+    again = command("change", folder, file, "--from-round", 30, "--rejoin", "south", "--json")
+    bundles = {"south": str(folder / "south")}
+    assert json.loads(again.stdout) == {"version": 3, "bundles": bundles, "leaving": []}
+    assert load_bundle(folder / "south").roster.epochs[-1].members == (2, 3, 4)
