@@ -26,10 +26,10 @@ KINDS = ["plain", "signed", "masked", "continue"]
 
 
 @cache
-def team(is_masked=False):
+def team(is_masked=False, seed=0):
     with pytest.MonkeyPatch.context() as patch:
         skip_loss_checks(patch)
-        problem = quad(agents=4)
+        problem = quad(agents=4, seed=seed)
     network = NETWORK.masked() if is_masked else NETWORK
     return tuple(agents(problem, network, build_algorithm("gt_sgd")))
 
@@ -43,11 +43,13 @@ class Federation:
         self.restarts_neighbours = restarts_neighbours
         signers = found_signers(folder / "federation", NETWORK)[0] if kind == "signed" else {}
         self.sign, self.wire, self.tasks = signing(signers), InProcessNetwork(), {}
-        self.is_lost = asyncio.Event()
+        self.is_lost, self.corrected = asyncio.Event(), None  # agent with other rows
 
     def start(self, number):
         (self.folder / "keys").mkdir(parents=True, exist_ok=True)
-        fixed = self.team[number], ROUNDS, self.wire.transport(number), self.folder / str(number)
+        has_other_rows = number == RESTORED and self.is_lost.is_set() and self.corrected is not None
+        agent = self.corrected if has_other_rows else self.team[number]
+        fixed = agent, ROUNDS, self.wire.transport(number), self.folder / str(number)
         node = Node(
             *fixed,
             EVERY,
@@ -150,6 +152,15 @@ def run_undisturbed(folder, kind):
         return [await federation.tasks[j] for j in order]
 
     return run_simulated(everyone())
+
+
+def test_a_site_whose_rows_were_corrected_stops_and_names_how_it_rejoins(tmp_path, monkeypatch):
+    federation = Federation(tmp_path, "plain", keeps_record=True, other_bits=False)
+    federation.corrected = team(seed=1)[RESTORED]
+    remedy = r"`diamond net change --rewind --rejoin` with its name.*or start all sites .*--onward"
+    with pytest.raises(SentBefore, match=remedy):
+        federation.run(monkeypatch)
+    assert federation.neighbours_wait
 
 
 def test_neighbours_that_restart_too_still_know_what_they_hold(tmp_path, monkeypatch):

@@ -134,6 +134,7 @@ class FederatedCluster(ChangingCluster):
     ("last", "kills"),
     [
         (9, ((2, 3), (1, 4), (3, 5), (4, 8), (0, 9), (3, 14))),  # some right after they accept
+        (4, ((0, 6), (2, 9))),  # both are known before the first one's round
         (8, ((3, 7),)),  # accepted after the last round of an epoch, by a neighbour of one behind
     ],
 )
