@@ -105,6 +105,13 @@ def run(
     hosts: Hosts = "",
     rank: Rank = None,
     size: Size = None,
+    alone: Annotated[
+        bool,
+        typer.Option(
+            "--alone",
+            help="Then train each agent alone, and one model of all rows, and compare the scores.",
+        ),
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -121,7 +128,7 @@ def run(
             expose_cores(experiment.devices)
             plan = None if rounds is None else _plan_extension(experiment, out, quiet)
             plan = plan or plan_run(experiment, out, str(file))
-        execute_and_report(plan, quiet, json, estimate=not hosts)
+        execute_and_report(plan, quiet, json, estimate=not hosts, alone=alone)
 
 
 @app.command()

@@ -31,10 +31,16 @@ def execute_and_report(
     estimate: bool = True,
     *,
     overrides: "ResumeOverrides | None" = None,
+    alone: bool = False,
 ) -> None:
-    """Estimate the cost, run, print the table, and exit with the code of the outcome."""
+    """Estimate the cost, run, print what was found, and exit with the code of the outcome.
+
+    With `alone`, the agents of a finished run are also trained alone and on all rows.
+    """
+    from ..experiment.scores_alone import add_cooperation
     from ..records.folder_reader import open_run
     from ..records.result_table import average_over_seeds, make_rows
+    from ..records.run_summary import summarize_run
     from ..records.write_check import check_writable
     from .forecast_output import summarize
     from .terminal_tables import print_table
@@ -56,23 +62,27 @@ def execute_and_report(
             if not quiet:
                 print_message(summarize(plan, forecasts), "dim")
     manifests = execute_plan(plan, quiet, compiled, overrides)
-    table = make_rows([open_run(path) for _, path in plan.jobs])
+    if alone and manifests[0]["status"] == "finished":
+        add_cooperation(plan.jobs[0][1], progress=not quiet)
+    stored = [open_run(path) for _, path in plan.jobs]
+    table = make_rows(stored)
     messages = {m["name"]: m["message"] for m in manifests if m["status"] == "finished"}
     if json:
         stopped = {name: text for name, text in messages.items() if text.startswith("stopped")}
         print_json({"folder": str(plan.path), "runs": table, "stopped": stopped})
     else:
-        print_table(table)
+        if len(stored) == 1:
+            typer.echo(f"{summarize_run(stored[0].manifest, stored[0].lines)}\n")
+        else:
+            print_table(table)
         if len(plan.experiment.seed) > 1:
             typer.echo("\nover the seeds:")
             print_table(average_over_seeds(table))
         for name, message in messages.items():
-            if message:
-                typer.echo(message if len(manifests) == 1 else f"{name}: {message}")
+            if message and len(manifests) > 1:
+                typer.echo(f"{name}: {message}")
         typer.echo(f"folder: {plan.path}")
         if len(manifests) == 1:
-            if best := manifests[0].get("answer", {}).get("best"):
-                typer.echo(f"best: round {best['round']}, upper loss {best['upper_loss']:.4g}")
             typer.echo(f"digest: {manifests[0]['digest']}")
     _exit_with_status(manifests, plan.path)
 

@@ -34,10 +34,11 @@ def show(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Print the final numbers of runs as a table, CSV, LaTeX or JSON."""
+    """Print what a run found, or the final numbers of runs as a table, CSV, LaTeX or JSON."""
     with report_errors():
         from ..records.folder_reader import open_runs, sort_by_start
         from ..records.result_table import average_over_seeds, format_csv, format_latex, make_rows
+        from ..records.run_summary import summarize_run
 
         runs_found = sort_by_start(open_runs(runs))
         if verify:
@@ -50,6 +51,8 @@ def show(
         elif latex:
             typer.echo(format_latex(table, select_columns(table)), nl=False)
         else:
+            if len(runs_found) == 1:
+                typer.echo(f"{summarize_run(runs_found[0].manifest, runs_found[0].lines)}\n")
             print_table(table)
             if len(runs_found) == 1:
                 _print_details(runs_found[0])
@@ -212,7 +215,6 @@ def _print_details(run: Any) -> None:
         "agents": ", ".join(manifest["network"].get("sites", ())),
         "network": f"{manifest['network']['name']}, lam = {manifest['network']['lam']:.3f}",
         "resolved": ", ".join(f"{k} = {v:.4g}" for k, v in manifest["resolved"].items()),
-        "message": manifest["message"],
         "digest": manifest.get("digest", ""),
         "reproduce": manifest["command"],
     }
@@ -221,35 +223,3 @@ def _print_details(run: Any) -> None:
             typer.echo(f"{name}: {value}")
     for note in manifest["problem"].get("notes", ()):
         typer.echo(f"rows: {note}")
-    _print_solution(run)
-
-
-def _print_solution(run: Any) -> None:
-    """Print the best round, and x if it is small or its entries have names."""
-    from ..records.result_table import solution_entries
-
-    solution = run.manifest.get("answer", {})
-    if best := solution.get("best"):
-        typer.echo(f"best: round {best['round']}, upper loss {best['upper_loss']:.4g}")
-    rows = solution_entries(solution)
-    if rows:
-        width = max(len(name) for name, _ in rows)
-        meaning = f" ({solution['meaning']})" if "meaning" in solution else ""
-        site = run.manifest.get("site")
-        owner = f"of {site['name']} alone" if site else "the mean of the agents"
-        typer.echo(f"x{meaning}, {owner}:")
-        for name, values in rows:
-            typer.echo(f"  {name:{width}}  {'  '.join(f'{value: .4g}' for value in values)}")
-    elif solution:
-        typer.echo(f"x: {solution['size']:,} numbers; to export them:  diamond export {run.path}")
-    if coefficients := solution.get("coefficients"):
-        from ..records.export import agent_columns
-        from ..records.result_table import format_aligned
-
-        values = coefficients["values"]
-        agents = agent_columns(run.manifest, len(next(iter(values.values()))))
-        cells = [["", *agents]]
-        format_value = lambda v: "-" if v is None else f"{v:.4g}"
-        cells += [[name, *map(format_value, row)] for name, row in values.items()]
-        typer.echo(f"coefficients ({coefficients['meaning']}):")
-        typer.echo(format_aligned([[f"  {line[0]}", *line[1:]] for line in cells]))

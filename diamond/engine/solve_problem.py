@@ -104,7 +104,7 @@ def solve(
         options_of_method = {"accuracy": accuracy} if name == "solve" else {}
         method: Algorithm = maker(name)(batch=size, **options_of_method)
         if batch is None and specialize(method, problem, network).ends_by_itself:
-            size = OPENING_BATCH if problem.starts_at_random else _block_size(problem)
+            size = OPENING_BATCH if problem.starts_at_random else block_size(problem)
             method = maker(name)(batch=size, **options_of_method)
         description = description if algorithm else _description(problem, network, method)
     else:
@@ -166,7 +166,7 @@ def _plateau(run: Run, first: int) -> str:
     return f"{end} round {run.rounds}: {last_half}{now if np.isfinite(gradient) else ''}"
 
 
-def _block_size(problem: Problem) -> int:
+def block_size(problem: Problem) -> int:
     """Return the median number of rows of an agent as a power of two, at most 256."""
     counts = np.concatenate([problem.counts(part) for part in ("train", "valid")])
     return min(LARGEST_BLOCK, 2 ** int(math.log2(np.median(counts))))

@@ -22,6 +22,7 @@ from ..problem import Problem
 from ..records import best_point, checkpoint
 from ..records.best_point import BestPoint
 from ..records.checkpoint import Checkpoint
+from ..records.cooperation import read_cooperation
 from ..records.folder_reader import StoredRun, find_runs, open_run, sort_by_start
 from ..records.folder_recovery import read_manifest
 from ..records.manifest import data_digests
@@ -134,6 +135,7 @@ def _load_run(path: Path, problem: Problem | None) -> Run:
         problem=problem,
         snapshot=_snapshot(stored, newest),
         inputs=inputs,
+        cooperation=read_cooperation(manifest.get("answer")),
         stored_predictor=stored_predictor(stored) if problem is None else None,
         **fields,
     )

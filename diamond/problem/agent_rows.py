@@ -110,6 +110,14 @@ class AgentRows(Sequence[Tree]):
         selected.facts = [self.facts[agent] for agent in agents]
         return selected
 
+    def pooled(self) -> "AgentRows":
+        """Return the rows of all agents as those of one agent."""
+        join = lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves])
+        pooled = AgentRows(self.name, [jax.tree.map(join, *self)], self.arrange)
+        pooled.load([0])
+        pooled.record_sizes()
+        return pooled
+
     def label_counts(self) -> list[LabelCounts]:
         """Return how often each agent has each label."""
         counts_of = lambda agent: (

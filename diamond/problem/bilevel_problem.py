@@ -149,6 +149,7 @@ class Problem:
         self.agent_names = problem_validation.check_agent_names(agent_names, self.agents)
         self.loaded_agents: list[int] = []  # agents whose rows this process has loaded
         self._stacked: dict[tuple[str, int, Any], Rows] = {}
+        self._least_rows: dict[str, int] = {}  # that stacked rows of a part are padded to
         self.captured_bytes = 0  # of arrays that the losses close over, if large
         self._lower_size: int | None = None
         if jax.process_count() > 1 and any(map(callable, chain(*parts.values()))):
@@ -200,16 +201,29 @@ class Problem:
         restricted.load(agents)
         return restricted
 
-    def select_agents(self, agents: Sequence[int]) -> "Problem":
-        """Return the problem of some of the agents, numbered from 0 in this order."""
+    def select_agents(self, agents: Sequence[int], same_shapes: bool = False) -> "Problem":
+        """Return the problem of some of the agents, numbered from 0 in this order.
+
+        With `same_shapes` rows are padded as here, so that such problems share compiled programs.
+        """
         selected = copy(self)
         parts = {id(part): part.select(agents) for part in self.rows.values()}
         selected.rows = {name: parts[id(part)] for name, part in self.rows.items()}
         selected.agents, selected._stacked = len(agents), {}
+        if same_shapes:
+            selected._least_rows = {part: int(self.counts(part).max()) for part in self.rows}
         selected.loaded_agents = [*range(len(agents))]
         if self.agent_names is not None:
             selected.agent_names = tuple(self.agent_names[agent] for agent in agents)
         return selected
+
+    def pool_agents(self) -> "Problem":
+        """Return the problem of one agent that has the rows of all agents."""
+        pooled = self.select_agents([0])
+        parts = {id(part): part.pooled() for part in self.rows.values()}
+        pooled.rows = {name: parts[id(part)] for name, part in self.rows.items()}
+        pooled.agent_names = None
+        return pooled
 
     def annotate(
         self,
@@ -326,7 +340,7 @@ class Problem:
     def stack_rows(self, part: str, batch: int, agents: Agents) -> Rows:
         """Return the rows of some agents, padded to the same length as the rows of all agents."""
         counts = self.counts(part)
-        length = counts.max() + batch - 1
+        length = max(counts.max(), self._least_rows.get(part, 0)) + batch - 1
         wrap = lambda *a: host_transfer.to_device(
             np.stack([np.take(a, np.arange(length) % len(a), axis=0) for a in a])
         )

@@ -77,14 +77,14 @@ class Rows:
 
     def mean(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
         """Average `loss` over all rows of one agent, without the padding."""
-        values = self._row_losses(loss, x, y)
+        values = self.row_losses(loss, x, y)
         return jnp.sum(jnp.where(jnp.arange(len(values)) < self.count, values, 0)) / self.count
 
     def variance(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
         """Variance of `mean`: sum (value - mean)^2 / (n (n - 1)) for a sample, else 0."""
         if not self.is_sample:
             return jnp.zeros(())
-        values, n = self._row_losses(loss, x, y), self.count
+        values, n = self.row_losses(loss, x, y), self.count
         is_row = jnp.arange(len(values)) < n
         mean = jnp.sum(jnp.where(is_row, values, 0)) / n
         return jnp.sum(jnp.where(is_row, (values - mean) ** 2, 0)) / n / jnp.maximum(n - 1, 1)
@@ -96,7 +96,7 @@ class Rows:
             data = jax.tree.map(lambda a: a[self.agent], data)
         return data, jax.tree.leaves(data)[0].shape[0] - self.batch + 1
 
-    def _row_losses(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
+    def row_losses(self, loss: Loss, x: Tree, y: Tree) -> jax.Array:
         """Evaluate `loss` on every single row of one agent, padding included."""
         data, length = self._agent_data()
         rows = jax.tree.map(lambda a: a[:length, None], data)

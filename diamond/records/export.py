@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ..data.preparation import FILE as PREPARATION
 from ..data.preparation import read_preparation
 from . import best_point, checkpoint
 from .folder_reader import StoredRun
+from .result_table import agent_columns, name_entry
 
 SOLUTION_LEAF = re.compile(
     rf"(?P<of>\.state|{re.escape(best_point.PREFIX)})\.(?P<level>[xy])(?!\w)(?P<leaf>.*)", re.S
@@ -100,14 +101,6 @@ def _preparation(run: StoredRun) -> str:
     return read_preparation(path).to_json() if path.is_file() else ""
 
 
-def agent_columns(manifest: Mapping[str, Any], agents: int) -> list[str]:
-    """Return the names of the agents in the run: those of the sites, if sites have names."""
-    if "site" in manifest:
-        return [str(manifest["site"]["name"])]
-    sites = manifest["network"].get("sites") or []
-    return [str(name) for name in sites] or [f"agent {i}" for i in range(agents)]
-
-
 def _level_rows(
     arrays: dict[str, np.ndarray],
     level: str,
@@ -128,16 +121,8 @@ def _level_rows(
         for index in np.ndindex(leaf.shape[1:]):
             values = leaf[(slice(None), *index)]
             leading = [meaning] * bool(meaning) + ([float(values.mean())] if mean else [])
-            rows.append([_entry_name(name, index, leaf_names), *leading, *map(float, values)])
+            rows.append([name_entry(name, index, leaf_names), *leading, *map(float, values)])
     return rows
-
-
-def _entry_name(leaf: str, index: tuple[int, ...], names: Any) -> str:
-    """Name an entry: "age", "age[1]", "x/w[0, 1]"; `names` is text or nested lists."""
-    remaining = list(index)
-    while isinstance(names, list):
-        names = names[remaining.pop(0)]
-    return f"{names or leaf}{remaining}" if remaining else names or leaf
 
 
 def _write_table(path: Path, rows: list[list[Any]]) -> Path:

@@ -1,14 +1,15 @@
 """Pictures of runs."""
 
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .folder_reader import StoredRun
 from .plot_colors import OKABE_ITO
 
 if TYPE_CHECKING:
-    from .notebook_figure import NotebookFigure
+    from matplotlib.figure import Figure
 
 LABELS = {
     "upper_loss": r"upper loss $\ell(\bar x)$",
@@ -23,12 +24,23 @@ LABELS = {
 LOSSES = ("upper_loss", "local_loss")
 
 
+def make_figure(**options: Any) -> "Figure":
+    """Make a figure of matplotlib that a notebook shows, also before pyplot is imported."""
+    from matplotlib.figure import Figure  # pyplot takes longer to import
+
+    class NotebookFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            stream = BytesIO()
+            self.savefig(stream, format="png", dpi=80)
+            return stream.getvalue()
+
+    return NotebookFigure(**options)
+
+
 def plot_convergence(
     runs: Mapping[str, StoredRun], path: Path | None, title: str, along: str = "round"
-) -> "NotebookFigure":
+) -> "Figure":
     """Draw losses, error terms and user metrics of `runs` against rounds or a cost."""
-    from .notebook_figure import NotebookFigure
-
     first = next(iter(runs.values()))
     user_metrics = [
         name for name in first.last_evaluation["agents"] if name not in (*LABELS, "solver_error")
@@ -37,7 +49,7 @@ def plot_convergence(
     measures = [name for name in LABELS if name in first.last_evaluation and name != omitted]
     panels = {name: LABELS.get(name, name) for name in (*measures, *user_metrics)}
     columns = 3
-    figure = NotebookFigure(figsize=(11, 6.4), layout="constrained")
+    figure = make_figure(figsize=(11, 6.4), layout="constrained")
     axes = figure.subplots(-(-len(panels) // columns), columns, squeeze=False)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()

@@ -5,7 +5,7 @@ import html
 import io
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .folder_reader import StoredRun
@@ -31,10 +31,10 @@ class Table(list[TableRow]):
 
     def _cells(self) -> list[list[str]]:
         columns = list(dict.fromkeys(name for row in self for name in row))
-        return [columns, *([_format_value(row.get(name, "")) for name in columns] for row in self)]
+        return [columns, *([format_value(row.get(name, "")) for name in columns] for row in self)]
 
 
-def _format_value(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a number or word; "-" for a missing number."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -116,6 +116,22 @@ def solution_entries(answer: dict[str, Any]) -> list[tuple[str, list[float]]]:
         names = answer.get("names") or (numbered if isinstance(values, list) else [f"x{leaf}"])
         entries += [(str(name), _flat(row)) for name, row in zip(names, rows)]
     return entries
+
+
+def name_entry(leaf: str, index: tuple[int, ...], names: Any) -> str:
+    """Name an entry: "age", "age[1]", "x/w[0, 1]"; `names` is text or nested lists."""
+    remaining = list(index)
+    while isinstance(names, list):
+        names = names[remaining.pop(0)]
+    return f"{names or leaf}{remaining}" if remaining else names or leaf
+
+
+def agent_columns(manifest: Mapping[str, Any], agents: int) -> list[str]:
+    """Return the names of the agents in the run: those of the sites, if sites have names."""
+    if "site" in manifest:
+        return [str(manifest["site"]["name"])]
+    sites = manifest["network"].get("sites") or []
+    return [str(name) for name in sites] or [f"agent {i}" for i in range(agents)]
 
 
 def _flat(value: Any) -> list[float]:

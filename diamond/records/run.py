@@ -16,6 +16,8 @@ from .run_data import RunData
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from .run_summary import RunSummary
+
 
 @dataclass(frozen=True, repr=False)
 class Run(RunData):
@@ -48,6 +50,7 @@ class Run(RunData):
         snapshot: State that `simulate(..., resume=run)` continues from; None if the run cannot be
             resumed.
         inputs: Plain description of the network and the algorithm, which `resume` compares.
+        cooperation: Scores beside those of learning alone, by `diamond.compare_alone`; or None.
         stored_predictor: Predictor of the run folder that the run was loaded from.
     """
 
@@ -94,6 +97,25 @@ class Run(RunData):
                 "by diamond.load(folder, problem)"
             )
         return self.predictor
+
+    def summary(self) -> "RunSummary":
+        """Summarize the answer: x, y of each agent, what was measured there, and the cost.
+
+        Returns:
+            Sentences and tables, which print as text and show as tables in a notebook.
+        """
+        from .run_saving import history_lines
+        from .run_summary import summarize_run
+        from .solution import summarize_solution
+
+        names = {"sites": list(self.problem.agent_names or ())} if self.problem else {}
+        network = {"name": self.network.title, "agents": self.network.agents} | names
+        answer = summarize_solution(self)
+        manifest = {"answer": answer, "message": self.message, "network": network}
+        return summarize_run(manifest, history_lines(self))
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
 
     def save(self, folder: str | Path) -> Path:
         """Save the run as a folder for `diamond.load`, `show`, `report` and `export`.

@@ -13,6 +13,7 @@ from ..network import Network
 from ..network.mixing.lost_messages import MessageCounts, count_lost_messages
 from ..problem import Problem
 from .best_point import BestPoint
+from .cooperation import Cooperation
 from .predictor import Predictor, problem_predictor
 from .snapshot import Snapshot
 
@@ -44,6 +45,7 @@ class RunData:
     snapshot: Snapshot | None = None
     inputs: dict[str, dict[str, str]] = field(default_factory=dict)
     stored_predictor: Predictor | None = None
+    cooperation: Cooperation | None = None
 
     @property
     def predictor(self) -> Predictor | None:

@@ -8,6 +8,7 @@ import numpy as np
 from ..core.pytrees import Tree, named_leaves
 from ..problem import Problem
 from .predictor import Predictor
+from .result_table import name_entry
 from .run_data import RunData
 
 MAX_UNNAMED = 24  # at most this many numbers are shown without names
@@ -22,8 +23,9 @@ def summarize_solution(run: RunData) -> dict[str, Any]:
     return (
         summarize_x(mean, names)
         | names_and_meaning
-        | summarize_coefficients(run.predictor, run.y)
+        | (summarize_coefficients(run.predictor, run.y) or summarize_y(run.y, run.problem))
         | ({"best": _summarize_best(run)} if run.best else {})
+        | ({"scores": run.cooperation.to_json()} if run.cooperation else {})
     )
 
 
@@ -36,6 +38,20 @@ def summarize_coefficients(predictor: Predictor | None, y: Tree) -> dict[str, An
         return {}
     values = predictor.coefficient_table(y)
     return {"coefficients": {"meaning": predictor.coefficient_meaning, "values": values}}
+
+
+def summarize_y(y: Tree, problem: Problem | None) -> dict[str, Any]:
+    """Return the entries of y of all agents by name, if they are few or have names."""
+    leaves = {name: np.asarray(leaf) for name, leaf in named_leaves(y).items()}
+    names = problem.y_names if problem is not None and problem.y_names else {}
+    if sum(leaf[0].size for leaf in leaves.values()) > (MAX_NAMED if names else MAX_UNNAMED):
+        return {}
+    entries = {
+        name_entry(f"y{name}", index, names.get(name)): leaf[(slice(None), *index)].tolist()
+        for name, leaf in leaves.items()
+        for index in np.ndindex(leaf.shape[1:])
+    }
+    return {"y": entries} if entries else {}
 
 
 def entry_names(problem: Problem) -> dict[str, Any]:

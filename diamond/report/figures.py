@@ -9,11 +9,12 @@ import numpy as np
 
 from ..core.suggestions import did_you_mean
 from ..records.folder_reader import StoredRun, open_runs
+from ..records.plot import make_figure
 from .groups import group_runs
 from .report_payload import MEASURES, list_axes, round_number
 
 if TYPE_CHECKING:
-    from ..records.notebook_figure import NotebookFigure
+    from matplotlib.figure import Figure
 
 COUNT_COLUMNS = ("agents", "round", "samples", "gradients", "hvps", "jvps", "bytes", "seconds")
 PREFERRED_MEASURES = ("upper_loss", "metric", "local_loss")  # the first two measured ones are shown
@@ -55,7 +56,7 @@ def draw_convergence(
     return paths
 
 
-def convergence_figure(runs: list[StoredRun], relative_to: str | None = None) -> "NotebookFigure":
+def convergence_figure(runs: list[StoredRun], relative_to: str | None = None) -> "Figure":
     """Draw the runs as `draw_convergence` does."""
     groups, membership = group_runs([run.manifest for run in runs])
     titles = [group["title"] for group in groups]
@@ -106,11 +107,9 @@ def _make_figure(
     curves: dict[Any, list[Curve]],
     titles: dict[str, str],
     base: int | None,
-) -> "NotebookFigure":
-    from ..records.notebook_figure import NotebookFigure
-
+) -> "Figure":
     measures = list(dict.fromkeys(measure for measure, _ in curves))
-    figure = NotebookFigure(figsize=(3.1 * len(titles), 2.7 * len(measures)), layout="constrained")
+    figure = make_figure(figsize=(3.1 * len(titles), 2.7 * len(measures)), layout="constrained")
     panels = figure.subplots(len(measures), len(titles), sharey="row", squeeze=False)
     for (measure, axis), panel in zip(curves, panels.flat):
         panel_curves = curves[measure, axis]
@@ -156,7 +155,7 @@ def _cut_outliers(curves: list[Curve], factor: float) -> list[Curve]:
     return [{k: v if k == "x" else below(v) for k, v in curve.items()} for curve in curves]
 
 
-def save_figure(figure: "NotebookFigure", paths: Sequence[Path]) -> None:
+def save_figure(figure: "Figure", paths: Sequence[Path]) -> None:
     """Write a figure to these files; each ending defines the format."""
     from matplotlib import rc_context
 

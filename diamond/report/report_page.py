@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 PLOTLY, STYLE = HERE / "vendor" / "plotly-basic.min.js", HERE / "page" / "report.css"
 SHARED_SCRIPTS = [HERE / "page" / f"{name}.js" for name in "numbers dom chart theme".split()]
 REPORT_SCRIPT_NAMES = (
-    "data scale convergence target links network costs sensitivity about pace main".split()
+    "data scale answer convergence target links network costs sensitivity about pace main".split()
 )
 SCRIPTS = [*SHARED_SCRIPTS, *(HERE / "page" / f"{name}.js" for name in REPORT_SCRIPT_NAMES)]
 

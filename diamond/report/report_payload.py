@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..records.folder_reader import StoredRun, open_runs
-from ..records.result_table import solution_entries
+from ..records.result_table import agent_columns
+from ..records.run_summary import model_entries, summarize_run
 from .graph_layout import layout_agents, scale_positions
 from .groups import flatten_options, group_runs, varying_options
 from .thinning import choose_thinning, read_config
@@ -159,7 +160,7 @@ def _describe_details(run: StoredRun, step: int) -> dict[str, Any]:
     keys = dict.fromkeys(key for table in tables for key in table if key != "solver_error")
     return {
         "config": read_config(run),
-        "answer": _describe_solution(run),
+        "answer": _describe_answer(run),
         "site": run.manifest.get("site", {}).get("name", ""),
         "costs": to_strict_json(run.manifest.get("costs")),
         "traffic": run.manifest.get("traffic") or [],
@@ -172,17 +173,18 @@ def _describe_details(run: StoredRun, step: int) -> dict[str, Any]:
     }
 
 
-def _describe_solution(run: StoredRun) -> list[list[str]]:
-    """Describe the solution: the best round, and x if it is small or has names."""
-    solution = run.manifest.get("answer") or {}
-    best = solution.get("best")
-    rows = [["best round", f"{best['round']}, upper loss {best['upper_loss']:.4g}"]] if best else []
-    if "meaning" in solution:
-        rows.append(["x is", solution["meaning"]])
-    return rows + [
-        [name, "  ".join(f"{value:.4g}" for value in values)]
-        for name, values in solution_entries(solution)
-    ]
+def _describe_answer(run: StoredRun) -> dict[str, Any] | None:
+    """Return the summary of a run, and the numbers of its agents' models; None before its end."""
+    if not (answer := run.manifest.get("answer")):
+        return None
+    summary = summarize_run(run.manifest, run.lines)
+    title, values = model_entries(answer)
+    agents = agent_columns(run.manifest, run.manifest["network"]["agents"])
+    return {
+        "sentences": summary.sentences,
+        "sections": [section._asdict() for section in summary.sections],
+        "models": {"title": title, "agents": agents, "values": to_strict_json(values)},
+    }
 
 
 def _take_every(entries: list[dict[str, Any]], step: int) -> list[dict[str, Any]]:

@@ -133,7 +133,7 @@ def test_a_method_that_fails_is_reported_and_the_others_finish():
 def test_divergence_has_its_own_exit_code():
     found = command("run", "tiny.toml", "--set", "algorithm.beta=50", code=3)
     assert "diverged in round" in found.stderr and "divide beta by" in found.stderr
-    assert "status       diverged" in found.stdout
+    assert "\nDiverged in round" in found.stdout
     command("resume", "runs/tiny", code=3)  # it is over
 
 

@@ -139,7 +139,7 @@ def test_agents_features_and_penalties_have_their_names_everywhere(here, monkeyp
         text = command("run", "four.toml")
     assert "east: missing values filled by the mean" in text.stderr
     shown = command("show", "runs/four").stdout
-    assert "x (log-penalty), the mean of the agents:" in shown
+    assert "x: log-penalty\nentry  mean of the agents\n" in shown
     # Of a pattern, sites are in the order of their names.
     assert "agents: east, north, south, west" in shown and "rows: east: missing values" in shown
     paths = command("export", "runs/four", "--to", "csv").stdout.split()
@@ -159,7 +159,11 @@ def test_agents_features_and_penalties_have_their_names_everywhere(here, monkeyp
     assert command("report", "runs/four").stdout.strip().endswith("report.html")
     found = collect_report_data([here / "runs/four"])
     assert found["networks"][0]["sites"] == ["east", "north", "south", "west"]
-    assert ["x is", "log-penalty"] in found["runs"][0]["answer"]
+    sections = found["runs"][0]["answer"]["sections"]
+    assert sections[0]["title"] == "x: log-penalty"
+    models = found["runs"][0]["answer"]["models"]
+    assert models["agents"] == ["east", "north", "south", "west"]
+    assert [*models["values"]] == ["age", "dose", "intercept"]
     assert len(found["problems"][0]["notes"]) == 4
 
 

@@ -186,6 +186,7 @@ def main(folder: Path) -> Comparison:
     algorithm = diamond.diamond(0.05, 0.1, batch=4, hypergradient=inverse)
     hypergradients = diamond.hypergradient.neumann(), diamond.hypergradient.check
     run: Run = diamond.simulate(problem, network, algorithm, rounds=2)
+    assert diamond.compare_alone(run).cooperation is not None
     assert diamond.with_optimizers(algorithm).batch == algorithm.batch
     assert diamond.private(algorithm, epsilon=2, rounds=2).batch == algorithm.batch
     assert run.per_agent["consensus"].shape[1] == network.agents == problem.agents

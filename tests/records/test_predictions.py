@@ -105,7 +105,7 @@ def test_a_run_its_folder_and_its_coefficients_predict_the_same(here):
     preparation = run.predictor.preparation
     by_hand = log_odds_by_hand(coefficients, preparation.fills[1][0])
     np.testing.assert_allclose(np.log(values[:, 1] / values[:, 0]), by_hand, rtol=1e-3, atol=1e-4)
-    assert "coefficients (log odds of yes against no" in command("show", "runs/two").stdout
+    assert "Coefficients: log odds of yes against no, per" in command("show", "runs/two").stdout
     exported_json = (here / "runs/two/answer/preparation.json").read_text()
     assert exported_json == preparation.to_json()
     (here / "sites" / "south.csv").unlink()  # the model needs no rows

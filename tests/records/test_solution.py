@@ -236,14 +236,14 @@ def test_a_file_can_say_when_to_stop(folder):
     stop = ["--set", "stop={upper_loss = 1e9}", "--set", "rounds=1000"]
     output = command("run", "tiny.toml", *stop)
     assert "stopped at round 0: upper_loss" in open_run(folder / "runs/tiny").manifest["message"]
-    assert "finished" in output.stdout and "\nstopped at round 0: upper_loss" in output.stdout
+    assert "\nStopped at round 0: upper_loss" in output.stdout
     again = result("resume", "runs/tiny")
     assert again["runs"][0]["round"] == 0 and "stopped at round 0" in again["stopped"]["tiny"]
     more = ["run", "tiny.toml", "--rounds", "24"]
     refused = command(*more, *stop[:2], code=2).stderr
     assert "runs/tiny stopped at round 0: upper_loss" in refused and "--set 'stop={}'" in refused
     output = command(*more, "--set", "stop={}")
-    assert "extending runs/tiny" in output.stderr and "stopped" not in output.stdout
+    assert "extending runs/tiny" in output.stderr and "topped" not in output.stdout
     assert result("show", "runs/tiny")["runs"][0]["round"] == 24
     sweep = "--set", "stop={upper_loss = 1e9}", "--set", "seed=[0, 1]"
     output = command("compare", "tiny.toml", *sweep)
@@ -256,8 +256,13 @@ def test_the_answer_is_shown_and_exported(folder):
     command("run", "tiny.toml", "--quiet")
     run = diamond.load("runs/tiny")
     text = command("show", "runs/tiny").stdout
-    assert f"best: round {run.best.round}, upper loss {run.best.upper_loss:.4g}" in text
-    assert f"x[1]  {np.mean(run.x, 0)[1]: .4g}" in text
+    best = run.best
+    first = f"upper loss {run.history['upper_loss'][0]:.4g} at the start, {best.upper_loss:.4g} in"
+    assert text.startswith(f"24 rounds of 3 agents on ring(3): {first} round {best.round}.\n")
+    lines = [line.split() for line in text.splitlines()]
+    assert ["x[1]", f"{np.mean(run.x, 0)[1]:.4g}"] in lines
+    assert ["y[1]", *(f"{value:.4g}" for value in run.y[:, 1])] in lines
+    assert text.startswith(repr(run.summary())) and run.summary() == run.summary()
     (path,) = command("export", "runs/tiny").stdout.split()
     with np.load(folder / path) as archive:
         np.testing.assert_array_equal(archive["x"], run.x)
@@ -299,7 +304,7 @@ def test_entries_with_names_are_shown_by_them(folder, monkeypatch):
     run = diamond.simulate(make(["age", "bmi", "dose"]), ring_of_one(), diamond.dsgd(**PLAIN), 2)
     run.save("named")
     text = command("show", "named").stdout
-    assert "  age   " in text and "  dose  " in text
+    assert "\nage " in text and "\ndose " in text
     paths = command("export", "named", "--to", "csv").stdout.split()
     lines = (folder / paths[0]).read_text().splitlines()
     assert [line.split(",")[0] for line in lines[1:4]] == ["age[0]", "age[1]", "bmi[0]"]

@@ -45,8 +45,13 @@ def test_the_solution_is_shown(compared):
         for e in small_run_folders.read_lines(compared / "diamond-seed0")
     }
     best = min(losses, key=losses.get)
-    assert run["answer"][0] == ["best round", f"{best}, upper loss {losses[best]:.4g}"]
-    assert [name for name, _ in run["answer"][1:]] == ["x[0]", "x[1]", "x[2]"]
+    first, *_ = run["answer"]["sentences"]
+    assert first.endswith(f"{losses[0]:.4g} at the start, {losses[best]:.4g} in round {best}.")
+    x, y, agents, cost = run["answer"]["sections"]
+    assert [line[0] for line in x["cells"]] == ["entry", "x[0]", "x[1]", "x[2]"]
+    assert len(agents["cells"]) == len(y["cells"][0]) and cost["cells"][1][0] == f"{max(losses):,}"
+    entries = run["answer"]["models"]["values"].items()
+    assert [[name, *(f"{v:.4g}" for v in row)] for name, row in entries] == y["cells"][1:]
 
 
 @pytest.fixture

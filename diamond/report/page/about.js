@@ -67,7 +67,6 @@ function configuration(run) {
     ["digest of the trajectory", run.digest],
   ];
   const parts = [
-    [`What it found: x, ${run.site ? `of ${run.site} alone` : "the mean of the agents"}`, run.answer?.length && definitions(run.answer)],
     ["Constants", definitions([["λ of the network", format(network.lam)], ...constants])],
     ["Options", definitions(named(run.options))],
     ["To reproduce", run.command && copyable(run.command)],

@@ -67,7 +67,7 @@ function drawShares(colours) {
   };
   const layout = {
     barmode: "stack",
-    xaxis: { title: { text: "agent of the run chosen above" }, ...(agents <= 30 && !network.sites && { dtick: 1 }) },
+    xaxis: { title: { text: "agent of the run chosen below" }, ...(agents <= 30 && !network.sites && { dtick: 1 }) },
     yaxis: { title: { text: "bytes by neighbour" }, tickformat: "~s", ticksuffix: "B" },
   };
   const says = `Bytes of each agent with each neighbour, ${runTitle(run)}`;

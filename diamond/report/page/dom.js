@@ -8,11 +8,13 @@ function make(tag, attributes = {}, ...children) {
 }
 
 // Fill a table; a cell is a text, or a td or th of its own.
-function fillTable(id, head, rows) {
+const fillTable = (id, head, rows) => $(id).replaceChildren(...tableParts(head, rows));
+
+function tableParts(head, rows) {
   const cell = (content) => (content instanceof HTMLTableCellElement ? content : make("td", {}, content));
   const titles = head.map((text) => make("th", { scope: "col" }, text));
   const body = rows.map((row) => make("tr", {}, ...row.map(cell)));
-  $(id).replaceChildren(make("thead", {}, make("tr", {}, ...titles)), make("tbody", {}, ...body));
+  return [make("thead", {}, make("tr", {}, ...titles)), make("tbody", {}, ...body)];
 }
 
 // Fill a select with [value, text] pairs, keep its value if it is still there, and return what it has.

@@ -1,6 +1,7 @@
 // Controls, and, on the live page, asking for news.
 
 const CHARTS = {
+  models: drawModels,
   curves: drawCurves,
   network: drawNetwork,
   heat: drawHeat,
@@ -13,6 +14,7 @@ const CHARTS = {
 function showAll() {
   fillControls();
   showSummary();
+  showAnswer();
   showTarget();
   showCurves();
   showAgents();
@@ -27,6 +29,7 @@ function fillControls() {
   const isPositive = (run) => finite(valuesOf(run, chosen.measure)).every((value) => value > 0);
   if (opens && !data.runs.every(isPositive)) $("log-y").checked = chosen.logY = false;
   groupOptions($("measure"));
+  answered.run = fillSelect("answered", withAnswers().map((run) => [run.id, runTitle(run)]), answeredRun()?.id);
   const groups = data.groups.map(({ title }) => [title, title]);
   chosen.relative = fillSelect("relative", [["", "nothing"], ...groups], chosen.relative);
   seen.run = fillSelect("run", detailed().map((run) => [run.id, runTitle(run)]), seen.run);
@@ -73,6 +76,7 @@ function listen() {
   const aim = (value, own) => {
     if (!own || Number.isFinite(value)) Object.assign(target, { value, own });
   };
+  on("answered", ({ value }) => { answered.run = value; }, showAnswer);
   on("measure", ({ value }) => { chosen.measure = value; aim(null, false); }, showTarget, showCurves);
   on("log-y", ({ checked }) => { chosen.logY = checked; }, showCurves);
   on("log-x", ({ checked }) => { chosen.logX = checked; }, showCurves);

@@ -18,7 +18,7 @@ from ...records.folder_recovery import last_round, read_manifest, set_aside, unu
 from ...records.folder_writer import Writer
 from ...records.manifest import RunOrigin, current_time, initial_manifest
 from ...records.predictor import Predictor
-from ...records.solution import entry_names, summarize_coefficients, summarize_x
+from ...records.solution import entry_names, summarize_coefficients, summarize_x, summarize_y
 from ...records.trajectory_digest import digest_trajectory
 from ...schedules.deferred import agreed_bytes, count_exchanges, values_by_name
 from ..identity.site_names import site_name
@@ -190,7 +190,7 @@ class SiteRunFolder:
             "resolved": resolved,
             "answer": summarize_x(progress.state.x, agent.problem.names)
             | entry_names(agent.problem)
-            | self._coefficients(progress),
+            | self._model(progress),
             "compile_seconds": self.node.compile_seconds,
             "costs": {name: self._for_this_agent(count) for name, count in spent},
             "traffic": [[*edges[j], 2 * count + earlier_per_edge] for j, count in sent.items()],
@@ -198,14 +198,13 @@ class SiteRunFolder:
             "digest": digest_trajectory(lines, progress.state.x, progress.state.y),
         }
 
-    def _coefficients(self, progress: AgentProgress) -> dict[str, Any]:
-        """Return the coefficients of this site's model in units of its table, if it has them."""
-        problem = self.node.agent.problem
-        if problem.predict is None:
-            return {}
-        predictor = Predictor(problem.predict, problem.preparation, (self.origin.name,))
+    def _model(self, progress: AgentProgress) -> dict[str, Any]:
+        """Return the coefficients of this site's model in units of its table, or y if small."""
+        problem, predictor = self.node.agent.problem, None
+        if problem.predict is not None:
+            predictor = Predictor(problem.predict, problem.preparation, (self.origin.name,))
         one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], progress.state.y)
-        return summarize_coefficients(predictor, one)
+        return summarize_coefficients(predictor, one) or summarize_y(one, problem)
 
     def _for_this_agent(self, value: Any) -> list[Any]:
         """Return the value in a list over all agents; the others are unknown here."""
