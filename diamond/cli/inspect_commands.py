@@ -1,7 +1,7 @@
 """The commands `network` and `data`: inspect the parts of an experiment before running it."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -81,6 +81,10 @@ def data(
     missing_values: Annotated[
         str, typer.Option(help="Treatment of missing values: refuse, drop, mean, or a number.")
     ] = "refuse",
+    categories: Annotated[
+        Literal["refuse", "one_hot"],
+        typer.Option(help="Treatment of columns of text: refuse, or one_hot."),
+    ] = "refuse",
     real: Annotated[
         bool, typer.Option("--real", help="Treat labels as real numbers to regress on.")
     ] = False,
@@ -102,7 +106,9 @@ def data(
         names = [name.strip() for arguments in features or () for name in arguments.split(",")]
         columns = None if features is None else list(filter(None, names))
         arguments = dataset, agents, partition, seed, folder, label, site, real, columns
-        description, numbers = preview_partition(*arguments, hashed, text, missing_values)
+        description, numbers = preview_partition(
+            *arguments, hashed, text, missing_values, categories=categories
+        )
         if json:
             print_json(numbers)
         else:

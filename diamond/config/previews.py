@@ -9,6 +9,7 @@ import numpy as np
 from .. import data
 from ..data.missing_values import count_missing, describe_missing, parse_treatment
 from ..data.search_folders import find_folders
+from ..data.table_columns import Categories
 from ..network import Network
 from . import partition_section, site_agents
 from .components import Component, parse_literal, read_algorithm, read_network
@@ -83,6 +84,7 @@ def preview_partition(
     hashed: int | None = None,
     text: str = "text",
     missing_values: str = "refuse",
+    categories: Categories = "refuse",
 ) -> tuple[str, dict[str, Any]]:
     """Describe the rows that each agent would get, as text and as numbers."""
     source = " ".join(files)
@@ -92,7 +94,9 @@ def preview_partition(
     used = None if columns is None else tuple(columns)
     treatment = parse_literal(missing_values)
     keeps = partition_section.MISSING_CELLS[parse_treatment(treatment)]
-    columns_read = Columns(label, site, real, used, hashed, text, missing=keeps)
+    columns_read = Columns(
+        label, site, real, used, hashed, text, missing=keeps, categories=categories
+    )
     dataset = load_dataset(place, str(folder) if folder else None, columns_read)
     options = {
         "dataset": place,
@@ -121,6 +125,7 @@ def preview_partition(
         "dataset": dataset.name,
         "rows": len(labels),
         "features": features.shape[1],
+        "columns": list(dataset.names),
         "classes": list(dataset.classes),
         "names": names,
     }

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 LabelledRows = tuple[NDArray[np.float32], NDArray[Any]]
 LARGEST = float(np.finfo(np.float32).max)
+LONGEST = 40  # characters of a cell that is parsed together with others, in equal space
 MOST_SHOWN = 10  # bad cells listed in a message; the others are counted
 
 
@@ -166,6 +167,17 @@ def parse_number(cell: str) -> float:
     except ValueError:
         return math.nan
     return value if abs(value) <= LARGEST else math.nan
+
+
+def parse_numbers(cells: Sequence[str]) -> NDArray[np.float64]:
+    """Parse the numbers in cells; NaN where there is none that is finite in float32."""
+    try:
+        if any("_" in cell or len(cell) > LONGEST for cell in cells):
+            raise ValueError
+        values = np.array(cells, str).astype(float)
+    except ValueError:
+        return np.array([parse_number(cell) for cell in cells])
+    return np.where(np.abs(values) <= LARGEST, values, math.nan)
 
 
 def raise_for_cells(path: Path, bad: Sequence[str], remedy: str) -> None:

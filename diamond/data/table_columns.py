@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import hashed_text
-from .dataset import DataError, parse_number
+from .dataset import DataError, parse_numbers
 from .missing_values import is_missing
 
 Kind = Literal["number", "boolean", "date", "levels", "text"]
@@ -86,7 +86,7 @@ def read_cells(column: Column, cells: Cells) -> tuple[NDArray[np.float64], list[
         values = np.array([codes.get(cell, nothing) for cell in texts])
         expected = f"none of the levels {', '.join(column.levels)}"
     else:
-        values = np.array([PARSERS[column.kind](cell) for cell in texts])[:, None]
+        values = PARSERS[column.kind](texts)[:, None]
         expected = f"not {DESCRIPTIONS[column.kind]}"
     return values, [
         BadCell(i, f"{texts[i]!r} is a missing value", True)
@@ -105,12 +105,12 @@ def find_column(
     if isinstance(cells, np.ndarray):
         return Column(name)
     known = [cell for cell in cells if not is_missing(cell)]
-    others = [cell for cell in known if math.isnan(parse_number(cell))]
+    others = [known[i] for i in np.flatnonzero(np.isnan(parse_numbers(known)))]
     if 2 * len(others) <= len(known) or any(map(_is_odd_number, others)):
         return Column(name)  # perhaps with a few wrong cells
     kinds: tuple[Kind, ...] = ("boolean", "date")
     for kind in kinds:
-        if not any(math.isnan(PARSERS[kind](cell)) for cell in known):
+        if not np.isnan(PARSERS[kind](known)).any():
             return Column(name, kind)
     found = tuple(sorted({*known}))
     if categories == "refuse":
@@ -203,8 +203,12 @@ def _is_odd_number(cell: str) -> bool:
     return True
 
 
-def _parse_boolean(cell: str) -> float:
-    return BOOLEANS.get(cell.casefold(), math.nan)
+def _parse_booleans(cells: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([BOOLEANS.get(cell.casefold(), math.nan) for cell in cells])
+
+
+def _parse_dates(cells: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([_parse_date(cell) for cell in cells])
 
 
 def _parse_date(cell: str) -> float:
@@ -217,8 +221,8 @@ def _parse_date(cell: str) -> float:
     return (moment - EPOCH).total_seconds() / SECONDS_OF_DAY
 
 
-PARSERS: dict[Kind, Callable[[str], float]] = {
-    "number": parse_number,
-    "boolean": _parse_boolean,
-    "date": _parse_date,
+PARSERS: dict[Kind, Callable[[Sequence[str]], NDArray[np.float64]]] = {
+    "number": parse_numbers,
+    "boolean": _parse_booleans,
+    "date": _parse_dates,
 }

@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..data.preparation import Preparation
@@ -18,9 +19,9 @@ def write_predictions(
     features = {column.name for column in preparation.columns}
     others = [name for name in table.header if name not in features]
     classes = list(preparation.classes)
-    predictions = [classes[k] for k in values.argmax(1)] if classes else values.tolist()
-    columns = [as_texts(table.column(name)) for name in others]
-    columns += [predictions, *(values.T.tolist() if classes else [])]
+    numbers = [[f"{value:.7g}" for value in part] for part in np.atleast_2d(values.T).tolist()]
+    chosen = [[classes[k] for k in values.argmax(1)]] if classes else []
+    columns = [*(as_texts(table.column(name)) for name in others), *chosen, *numbers]
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([*others, "prediction", *classes])

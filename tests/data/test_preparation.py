@@ -194,6 +194,21 @@ def test_coefficients_in_units_of_the_table_give_the_same_scores():
     np.testing.assert_allclose(scores + coefficients["intercept"], expected, rtol=1e-3, atol=1e-2)
 
 
+def test_texts_and_arrays_without_names_are_prepared_too(tmp_path):
+    (tmp_path / "a.csv").write_text("text,n,y\n" + "good film,1,1\nbad plot,2,0\n" * 6)
+    preparation = partition_rows("a.csv", 2, label="y", hashed=4).preparation
+    np.testing.assert_array_equal(
+        preparation.prepare({"text": ["bad plot"], "n": [2]}),
+        np.hstack([[[2.0]], data.hashed(["bad plot"], 4)]),
+    )
+    rows = np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32)
+    np.savez("a.npz", features=rows, labels=[0, 1] * 6)
+    found = partition_rows("a.npz", 2, scale="standard")
+    used = np.vstack([part[k]["a"] for part in found[:3] for k in range(2)])
+    prepared = found.preparation.prepare(rows)
+    np.testing.assert_array_equal(*(a[np.lexsort(a.T)] for a in (used, prepared)))
+
+
 def test_damaged_preparations_are_refused(tmp_path):
     path, good = tmp_path / "preparation.json", partitioned().preparation.to_json()
     path.write_text(good)
