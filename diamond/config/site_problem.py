@@ -5,9 +5,11 @@ from typing import Any
 
 from .. import gallery
 from ..core.suggestions import did_you_mean
+from ..data import DataError
+from ..data.table_columns import check_levels
 from .components import Component
 from .dataset_section import AGENT_PLACEHOLDER, TABLE_READERS
-from .options import parameters
+from .options import parameters, parse_options
 from .partition_section import PARTS, partition_rows
 from .problem_section import EXAMPLE, problem_names, read_problem
 from .validation_errors import config_error, config_errors
@@ -35,10 +37,8 @@ def check_federated_problem(options: Any) -> dict[str, Any]:
         message = f"no problem {kind!r} on rows of sites; {did_you_mean(str(kind), known)}"
         raise config_error(f"{message}; give your own by --problem, as in {EXAMPLE}", "kind")
     mistakes: list[tuple[tuple[str | int, ...], str, Any]] = []
-    taken = {
-        *parameters(partition_rows, without=("real", "first")),
-        *parameters(getattr(gallery, kind)),
-    }
+    row_options = parameters(partition_rows, without=("real", "first"))
+    taken = row_options | parameters(getattr(gallery, kind), without=PARTS)
     for key in options.keys() - {"kind", *taken}:
         mistakes.append(
             ((key,), f"is no option of {kind}; {did_you_mean(key, taken)}", options[key])
@@ -70,6 +70,11 @@ def check_federated_problem(options: Any) -> dict[str, Any]:
         mistakes.append((("categories",), message, "one_hot"))
     if mistakes:
         raise config_errors(sorted(mistakes, key=lambda mistake: str(mistake[0])))
+    parse_options(kind, taken, {key: value for key, value in options.items() if key != "kind"})
+    try:
+        check_levels(options.get("levels", {}), options.get("features", options.get("levels", {})))
+    except DataError as cause:
+        raise config_error(str(cause).removeprefix("levels: "), "levels") from None
     return dict(options)
 
 

@@ -84,6 +84,11 @@ class Preparation(BaseModel):
         ones = np.ones((len(rows), 1), np.float32)
         return np.hstack([rows, ones]) if self.intercept else rows
 
+    def select_agents(self, agents: Sequence[int]) -> "Preparation":
+        """Return the preparation of some of the agents."""
+        fills = tuple(self.fills[agent] for agent in agents) if self.fills else ()
+        return self.model_copy(update={"fills": fills})
+
     def prepare(self, rows: TableRows, agent: int = 0) -> NDArray[np.float32]:
         """Return the features of the rows of a table as `agent` would prepare them.
 

@@ -120,14 +120,14 @@ def _restore_or_begin(
     for complaint in complaints:
         listener.say(job.name, complaint)
     experiment = job.experiment
+    writer.write_preparation(problem.preparation)
     if saved is not None:
         known = writer.update_manifest() or _initial_manifest(writer, job, problem)
         writer.update_manifest(**known | {"status": "running", "message": "", "finished": None})
         if saved.entries:
             listener.progress(job.name, saved.entries)
         return saved
-    manifest, config = _initial_manifest(writer, job, problem), experiment.to_toml(writer.path)
-    writer.begin(manifest, config, preparation=problem.preparation)
+    writer.begin(_initial_manifest(writer, job, problem), experiment.to_toml(writer.path))
     return None
 
 

@@ -215,6 +215,8 @@ class Problem:
         selected.loaded_agents = [*range(len(agents))]
         if self.agent_names is not None:
             selected.agent_names = tuple(self.agent_names[agent] for agent in agents)
+        if self.preparation is not None:
+            selected.preparation = self.preparation.select_agents(agents)
         return selected
 
     def pool_agents(self) -> "Problem":

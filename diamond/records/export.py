@@ -11,8 +11,8 @@ import numpy as np
 from ..data.preparation import FILE as PREPARATION
 from ..data.preparation import read_preparation
 from . import best_point, checkpoint
-from .folder_reader import StoredRun
-from .result_table import agent_columns, name_entry
+from .folder_reader import StoredRun, agent_columns
+from .result_table import name_entry
 
 SOLUTION_LEAF = re.compile(
     rf"(?P<of>\.state|{re.escape(best_point.PREFIX)})\.(?P<level>[xy])(?!\w)(?P<leaf>.*)", re.S

@@ -1,6 +1,6 @@
 """Reader of run folders."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,14 @@ class StoredRun:
         return digest_checkpoint(
             self.lines, checkpoint.load(folder, checkpoint.saved_rounds(folder)[-1]).arrays
         )
+
+
+def agent_columns(manifest: Mapping[str, Any], agents: int) -> list[str]:
+    """Return the names of the agents in the run: those of the sites, if sites have names."""
+    if "site" in manifest:
+        return [str(manifest["site"]["name"])]
+    sites = manifest["network"].get("sites") or []
+    return [str(name) for name in sites] or [f"agent {i}" for i in range(agents)]
 
 
 def open_runs(folders: Iterable[Path]) -> list[StoredRun]:

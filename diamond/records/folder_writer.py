@@ -62,19 +62,16 @@ class Writer:
         """Return the seconds spent on this run, earlier sessions included."""
         return self._earlier_seconds + time.monotonic() - self._start_time
 
-    def begin(
-        self,
-        manifest: dict[str, Any],
-        config: str,
-        clear: bool = True,
-        preparation: Preparation | None = None,
-    ) -> None:
-        """Start the run; if `clear` is true, remove everything of an earlier attempt."""
+    def write_preparation(self, preparation: Preparation | None) -> None:
+        """Write the preparation of the rows that the run begins or continues with."""
         path = self.path / PREPARATION
-        if preparation is not None:
-            checkpoint.replace_file(path, preparation.to_json().encode(), durable=False)
-        elif clear:
+        if preparation is None:
             path.unlink(missing_ok=True)
+        else:
+            checkpoint.replace_file(path, preparation.to_json().encode(), durable=False)
+
+    def begin(self, manifest: dict[str, Any], config: str, clear: bool = True) -> None:
+        """Start the run; if `clear` is true, remove everything of an earlier attempt."""
         checkpoint.replace_file(self.path / "config.toml", config.encode(), durable=False)
         self.update_manifest(**manifest, config=content_digest(config.encode()))
         if not clear:

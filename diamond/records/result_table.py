@@ -5,7 +5,7 @@ import html
 import io
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .folder_reader import StoredRun
@@ -36,6 +36,8 @@ class Table(list[TableRow]):
 
 def format_value(value: Any) -> str:
     """Format a number or word; "-" for a missing number."""
+    if value is None:
+        return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -124,14 +126,6 @@ def name_entry(leaf: str, index: tuple[int, ...], names: Any) -> str:
     while isinstance(names, list):
         names = names[remaining.pop(0)]
     return f"{names or leaf}{remaining}" if remaining else names or leaf
-
-
-def agent_columns(manifest: Mapping[str, Any], agents: int) -> list[str]:
-    """Return the names of the agents in the run: those of the sites, if sites have names."""
-    if "site" in manifest:
-        return [str(manifest["site"]["name"])]
-    sites = manifest["network"].get("sites") or []
-    return [str(name) for name in sites] or [f"agent {i}" for i in range(agents)]
 
 
 def _flat(value: Any) -> list[float]:

@@ -23,9 +23,8 @@ def save_run(
 ) -> Path:
     """Write `run` into the folder `path`, with its initial manifest."""
     with Writer(path) as writer:
-        config = _config(manifest, run.config.get("description", ""))
-        preparation = None if run.predictor is None else run.predictor.preparation
-        writer.begin(manifest, config, preparation=preparation)
+        writer.begin(manifest, _config(manifest, run.config.get("description", "")))
+        writer.write_preparation(None if run.predictor is None else run.predictor.preparation)
         for line in history_lines(run):
             writer.metrics.append({k: v for k, v in line.items() if k != "agents"}, line["agents"])
         saved_lines = writer.metrics.lines()

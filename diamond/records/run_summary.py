@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .cooperation import Cooperation, read_cooperation
+from .folder_reader import agent_columns
 from .result_table import (
     LINK_COLUMNS,
-    agent_columns,
     format_aligned,
     format_html,
     format_value,

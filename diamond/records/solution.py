@@ -33,8 +33,9 @@ def summarize_coefficients(predictor: Predictor | None, y: Tree) -> dict[str, An
     """Return the coefficients of all agents in units of the table, if the model has them."""
     if predictor is None or not predictor.has_coefficients:
         return {}
-    size = sum(np.size(leaf) for leaf in jax.tree.leaves(y))
-    if size > MAX_NAMED * len(predictor.agents):
+    leaves, agents = jax.tree.leaves(y), len(predictor.agents)
+    has_all_agents = all(len(leaf) == agents for leaf in leaves)  # some may have left
+    if not has_all_agents or sum(np.size(leaf) for leaf in leaves) > MAX_NAMED * agents:
         return {}
     values = predictor.coefficient_table(y)
     return {"coefficients": {"meaning": predictor.coefficient_meaning, "values": values}}

@@ -10,9 +10,8 @@ from ..data.preparation import read_preparation
 from ..gallery.stored_predictions import stored_prediction
 from ..interface.round_interface import state_part
 from . import checkpoint
-from .folder_reader import StoredRun
+from .folder_reader import StoredRun, agent_columns
 from .predictor import Predictor
-from .result_table import agent_columns
 from .stored_arrays import add_agent_axis, rebuild_tree
 
 

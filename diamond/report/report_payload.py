@@ -6,8 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ..records.folder_reader import StoredRun, open_runs
-from ..records.result_table import agent_columns
+from ..records.folder_reader import StoredRun, agent_columns, open_runs
 from ..records.run_summary import model_entries, summarize_run
 from .graph_layout import layout_agents, scale_positions
 from .groups import flatten_options, group_runs, varying_options

@@ -77,6 +77,10 @@ def test_sites_have_the_rows_that_a_simulation_gives_them_and_run_the_same(here)
 @pytest.mark.parametrize("old, new, message", [
     ('labels = ["no", "yes"]', "", "problem.labels: is missing: list all classes in their order"),
     ("scale = {age = [50.0, 15.0]}", 'scale = "standard"', "problem.scale: no site sees the rows"),
+    ('label = "ill"', 'categories = "one_hot"', "problem.categories: no site sees the levels of"),
+    ('label = "ill"', 'levels = {sex = ["F"]}', "problem.levels: no feature column 'sex'"),
+    ('label = "ill"', "levels = {age = []}", "problem.levels: age has no level"),
+    ('label = "ill"', "hashed = true", "problem.hashed: must be a whole number"),
     ('label = "ill"', 'lable = "ill"', "problem.lable: is no option of hyperparameter; did you"),
     ('label = "ill"', "agents = 2", "problem.agents: every site has its own rows; leave it out"),
     ('"{agent}.csv"', '["a.csv"]', "problem.dataset: must be one path; {agent} in it is the name"),

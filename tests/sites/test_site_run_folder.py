@@ -15,10 +15,9 @@ from typer.testing import CliRunner
 import diamond
 from diamond import cli
 from diamond.records.export import export_solution
-from diamond.records.folder_reader import open_run, open_runs
+from diamond.records.folder_reader import agent_columns, open_run, open_runs
 from diamond.records.folder_writer import Writer
 from diamond.records.manifest import RunOrigin
-from diamond.records.result_table import agent_columns
 from diamond.report.report_payload import collect_report_data
 from diamond.sites.memory.site_run_folder import SiteRunFolder
 from diamond.sites.rounds.node import Node

@@ -100,11 +100,11 @@ class SiteRunFolder:
 
     def _open_folder(self, progress: AgentProgress) -> None:
         """Start, or continue after the lines up to the agent's state."""
+        self.writer.write_preparation(self.node.agent.problem.preparation)
         begins = progress.clock == self.node.agent.first_round and self.node.begins_run
         manifest = self._read_manifest(0 if begins else progress.clock)
         if begins or not manifest:
-            preparation = self.node.agent.problem.preparation
-            self.writer.begin(self._manifest_opening(), self.config, begins, preparation)
+            self.writer.begin(self._manifest_opening(), self.config, clear=begins)
         else:
             self.writer.update_manifest(status="running", message="", finished=None)
             self.wall = manifest.get("wall_seconds", 0.0)
