@@ -15,6 +15,7 @@ from scipy.sparse import csr_array, eye_array
 from diamond.core.exclusions import check_combination
 from diamond.core.validation import as_int
 from diamond.network import edge_usage, spectrum
+from diamond.network.graph_numbering import Mixing, graph_of_edges, number_agents
 from diamond.network.liars import Liar, LieFunction, explain_undefended, make_liar, tolerated_liars
 from diamond.network.link_interruptions import exchange_every
 from diamond.network.links.link_properties import Links, update_links
@@ -58,12 +59,14 @@ class Network:
 
     @staticmethod
     def from_edges(
-        edges: Sequence[Sequence[int | str]], agents: int | Sequence[str] | None = None
+        edges: Sequence[Sequence[int | str]],
+        agents: int | Sequence[str] | None = None,
+        mixing: Mixing = "laplacian",
     ) -> "Network":
         """Make a network of listed edges; as `diamond.network.from_edges`."""
-        from diamond.network.graphs import from_edges
-
-        return from_edges(edges, agents)
+        graph, labels = graph_of_edges(edges, agents)
+        numbered, weights, rule = number_agents(graph, labels, mixing)
+        return Network(numbered, weights, f"edges({len(labels)})", rule, labels)
 
     def every(self, rounds: int) -> "Network":
         """Return the same network with an exchange only in every `rounds`-th round (local steps).

@@ -3,15 +3,11 @@
 import operator
 import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TypeAlias
 
 import networkx as nx
 
-from diamond.core.suggestions import did_you_mean
 from diamond.network.communication_network import Network
-from diamond.network.mixing_weights import Matrix, mixing_matrix
-
-Mixing: TypeAlias = str | Matrix
+from diamond.network.graph_numbering import Mixing, number_agents
 
 MOST_DRAWS = 1000
 
@@ -187,31 +183,7 @@ def from_edges(
     Returns:
         The network; `labels` holds the names.
     """
-    pairs = [tuple(edge) for edge in edges]
-    for pair in pairs:
-        if len(pair) != 2 or pair[0] == pair[1]:
-            raise ValueError(f"edges: {list(pair)} is no pair of two agents; name both ends")
-    ends = list(dict.fromkeys(end for pair in pairs for end in pair))
-    kinds = {type(end) for end in ends}
-    if isinstance(agents, int) and agents > len(ends):
-        raise ValueError(f"agents = {agents}, but the edges join {len(ends)}; join all agents")
-    if kinds - {int, str} or len(kinds) != 1:
-        raise ValueError("edges: give every agent by its number, or every agent by its name")
-    if kinds == {str}:
-        if isinstance(agents, int):
-            raise ValueError(f"agents = {agents}, but the edges have names; list the names")
-        labels: list[int | str] = [*(ends if agents is None else agents)]
-    else:
-        if not isinstance(agents, int | None):
-            raise ValueError("agents are names, but the edges have numbers; give names to both")
-        labels = [*range(len(ends) if agents is None else agents)]
-    if unknown := [end for end in ends if end not in labels]:
-        suggestion = did_you_mean(unknown[0], [*map(str, labels)])
-        raise ValueError(f"edges: no agent {unknown[0]!r}; {suggestion}")
-    graph = nx.Graph()
-    graph.add_nodes_from(labels)
-    graph.add_edges_from(pairs)
-    return _make_network(graph, labels, f"edges({len(labels)})", mixing)
+    return Network.from_edges(edges, agents, mixing)
 
 
 def _make_network(
@@ -219,23 +191,8 @@ def _make_network(
 ) -> Network:
     """Number the nodes in the order of `labels`, and compute the weights."""
     labels = tuple(labels)
-    number = {label: i for i, label in enumerate(labels)}
-    components = [set(part) for part in nx.connected_components(graph)]
-    if len(components) > 1:
-        smallest = min(components, key=len)
-        part = sorted(smallest, key=number.__getitem__)
-        shown = ", ".join(map(repr, part[:5])) + (", ..." if len(part) > 5 else "")
-        raise ValueError(
-            f"the graph has {len(components)} components, one of them {{{shown}}}; "
-            "add edges between them, or take one component"
-        )
-    numbered = nx.Graph()
-    numbered.graph.update(graph.graph)
-    numbered.add_nodes_from((number[label], graph.nodes[label]) for label in labels)
-    numbered.add_edges_from((number[a], number[b], data) for a, b, data in graph.edges(data=True))
-    weights, rule = mixing_matrix(numbered, mixing)
-    # Freeze the graph, because the weights belong to these edges.
-    return Network(nx.freeze(numbered), weights, name, rule, labels, draws)
+    numbered, weights, rule = number_agents(graph, labels, mixing)
+    return Network(numbered, weights, name, rule, labels, draws)
 
 
 def _random_network(

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .communication_network import Network
-from .graphs import Mixing, _check_size, _make_network, _random_network
+from .graph_numbering import Mixing
+from .graphs import _check_size, _make_network, _random_network
 
 Positions = Sequence[Sequence[float]]
 
