@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import typer
-from try_wheel_files import FEDERATION, SITE
+from try_wheel_files import FEDERATION, SITE, TABLES
 
 import diamond
 from diamond.cli import app
@@ -138,9 +138,19 @@ def try_experiments():
     run("show", "runs/tiny")
     run("export", "runs/tiny")
     run("report", "runs/tiny", "--figures", "figures")
-    run("predict", "runs/tiny", "new.csv", code=2, output_part="no preparation.json")
+    try_prediction()
     run("list", "algorithms")
     try_live()
+
+
+def try_prediction():
+    """Run an experiment on tables, and predict new rows by the model of one site."""
+    for name, shift in (("north", 0), ("south", 1)):
+        rows = [f"{i % 5},{'FM'[i % 2]},{i % 5 + shift}" for i in range(20)]
+        Path(f"{name}.csv").write_text("\n".join(["age,sex,days", *rows]) + "\n")
+    Path("tables.toml").write_text(TABLES)
+    run("run", "tables.toml")
+    run("predict", "runs/tables", "north.csv", "--site", "north", output_part="20 rows")
 
 
 def try_live():

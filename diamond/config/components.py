@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -189,29 +189,6 @@ def read_network(value: Any) -> Component:
         toml_values = toml_values | {"masked": masked}
     label = value if isinstance(value, str) else network_built.title
     return Component(canonical, toml_values, lambda: network_built, label)
-
-
-def order_agents(component: Component, sites: Sequence[str]) -> Component:
-    """Return a network of edges between named agents with its agents in the order of `sites`."""
-    edges = component.options.get("edges", [])
-    if component.name != EDGES or not isinstance(edges[0][0], str):
-        return component
-    names = list(dict.fromkeys(end for edge in edges for end in edge))
-    if not sites and "agents" not in component.options:
-        message = (
-            f"name {', '.join(names)}, but the problem's agents have no names; list them in their "
-            f'order, as in agents = ["{names[0]}", ...], or number them'
-        )
-        raise config_error(message, "edges")
-    if not sites:
-        return component
-    for name in names:
-        if name not in sites:
-            raise config_error(f"no site {name!r}; {did_you_mean(name, sites)}", "edges")
-    if missing := [site for site in sites if site not in names]:
-        raise config_error(f"site {missing[0]!r} has no edge; join it with another", "edges")
-    ordered = read_network({"graph": EDGES, **component.options, "agents": [*sites]})
-    return replace(ordered, label=component.label)
 
 
 def _add_defense(network_built: network.Network, defense: dict[str, Any]) -> network.Network:

@@ -20,7 +20,8 @@ from pydantic import (
 )
 
 from ..metrics.evaluations import default_every
-from .components import Component, order_agents, parse_literal, read_network
+from .agent_order import order_agents
+from .components import Component, parse_literal, read_network
 from .privacy_section import PrivacySection
 from .problem_section import read_problem
 from .sweeps import read_algorithms

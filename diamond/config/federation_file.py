@@ -21,11 +21,11 @@ from ..network import Network
 from ..records.manifest import RunOrigin
 from ..sites.rounds.round_deadline import parse_deadline
 from ..sites.transport.reachability import reachability_mistakes
+from .agent_order import order_agents
 from .components import (
     Component,
     count_agents,
     mask_network,
-    order_agents,
     read_algorithm,
     read_network,
 )

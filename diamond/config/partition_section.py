@@ -22,7 +22,7 @@ from ..data.missing_values import (
 )
 from ..data.preparation import Preparation, make_preparation
 from ..data.standardize import FeatureScale, federated_scale, parse_scale
-from ..data.table_columns import Categories, Column
+from ..data.table_columns import Categories, Column, describe_united_levels
 from .components import parse_spec
 from .dataset_section import Columns, Files, load_parts
 from .options import parameters, parse_options
@@ -230,20 +230,6 @@ def _fill_agents(
         )
     )
     return dict(zip(order, map(list, zip(*filled)))), counts, list(values)
-
-
-def describe_united_levels(
-    columns: Sequence[Column], declared: Mapping[str, Sequence[str]]
-) -> list[str]:
-    """Describe the columns whose levels were united over the sites, which discloses them."""
-    united = [c for c in columns if c.kind == "levels" and c.name not in declared]
-    if not united:
-        return []
-    tables = ", ".join(f"{c.name} = {list(c.levels)}".replace("'", '"') for c in united)
-    return [
-        f"the levels of {' and '.join(c.name for c in united)} were united over the sites, so that "
-        f"every site learns all of them; to avoid this, declare them: levels = {{{tables}}}"
-    ]
 
 
 def _scale(scale: Any, train: Sequence[np.ndarray], names: Sequence[str]) -> FeatureScale | None:

@@ -16,9 +16,8 @@ def problem_from_files(kind: str, **options: Any) -> Problem:
 
     Args:
         kind: Kind of the problem, such as "regression" or "hyperparameter".
-        **options: Keys of the table `problem` of a file: `dataset`, `label`, `features`, `levels`,
-            `missing_values`, `scale`, `intercept`, ..., and the options of the problem. Paths start
-            at the working directory.
+        **options: Keys of the table `problem` of a file, such as dataset, label, features, levels
+            and scale, and the options of the problem. Paths start at the working directory.
 
     Returns:
         The problem. Remarks about its rows, such as filled cells, are warnings.

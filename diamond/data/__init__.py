@@ -12,8 +12,10 @@ from .parquet_files import parquet
 from .standard_datasets import a9a, digits, ijcnn1, mnist
 from .summaries import columns, counts, picture, table
 from .svmlight_files import libsvm
+from .table_columns import Column
 
 __all__ = [
+    "Column",
     "DataError",
     "Dataset",
     "MissingCells",

@@ -166,6 +166,20 @@ def _plural(column: Column) -> str:
     return "texts" if column.kind == "levels" else f"{column.kind}s"
 
 
+def describe_united_levels(
+    columns: Sequence[Column], declared: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Describe the columns whose levels were united over the sites, which discloses them."""
+    united = [c for c in columns if c.kind == "levels" and c.name not in declared]
+    if not united:
+        return []
+    tables = ", ".join(f"{c.name} = {list(c.levels)}".replace("'", '"') for c in united)
+    return [
+        f"the levels of {' and '.join(c.name for c in united)} were united over the sites, so that "
+        f"every site learns all of them; to avoid this, declare them: levels = {{{tables}}}"
+    ]
+
+
 def check_levels(levels: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
     """Refuse declared levels that are empty or repeated, or of a column that is no feature."""
     for name, values in levels.items():
