@@ -44,7 +44,7 @@ def change(
         from ..config.federation_file import load
         from ..config.validation_errors import BadExperiment, Mistake, value_errors_as_mistakes
         from ..core.exclusions import check_combination
-        from ..sites.identity.certificate_authority import change_members
+        from ..sites.identity.member_changes import change_members
         from ..sites.identity.private_keys import read_request
         from ..sites.identity.roster import load_roster
 
@@ -72,6 +72,8 @@ def change(
                 rewind,
                 requests,
                 rejoin or (),
+                federation.read_authorities(file.parent),
+                federation.site_subjects(),
             )
         roster = load_roster(folder)
         before, after = (

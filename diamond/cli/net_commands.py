@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..metrics.display import print_message
-from .app import Json, app, print_json, report_errors
+from .app import Json, app, print_json
 from .experiment_commands import Quiet
 from .json_log import JsonLog, json_log
 from .net_site_setup import (
@@ -20,7 +20,6 @@ from .net_site_setup import (
     lock_bundle,
     private_files,
     report_site_errors,
-    require_net_packages,
     site_problem,
 )
 
@@ -86,8 +85,7 @@ def init(
     json: Json = False,
 ) -> None:
     """Create a federation: its certificate authority, and one bundle for each site."""
-    with report_errors():
-        require_net_packages()
+    with report_site_errors():
         from ..sites.identity.certificate_authority import create_federation
 
         federation = load_federation(file, out)
@@ -99,6 +97,8 @@ def init(
             federation.build_network(),
             federation.terms(),
             federation.relays,
+            authorities=federation.read_authorities(file.parent),
+            subjects=federation.site_subjects(),
         )
     secrets = (
         f"the keys of all sites were made here, and who has {folder} can act as any site: copy "
@@ -124,11 +124,21 @@ def print_bundles(
         return print_json({site: str(path) for site, path in bundles.items()})
     for site, path in bundles.items():
         typer.echo(f"{site}: {path}")
+    print_own_authorities(federation)
     for step in next_steps:
         print_message(step)
     for relay in federation.relays:
         if relay not in federation.sites:
             print_message(f"at {relay}, which gets no keys:  diamond net relay {folder / relay}")
+
+
+def print_own_authorities(federation: "Federation") -> None:
+    """Print what sites with certificates of their own authorities do."""
+    for site, (authority, name) in federation.site_subjects().items():
+        print_message(
+            f"{site}: put agent.pem, a certificate of {authority} for {name}, and agent.key beside "
+            f"the files of its folder"
+        )
 
 
 def load_federation(file: Path, out: Path | None) -> "Federation":

@@ -85,6 +85,8 @@ def sign(
             terms.terms(),
             terms.relays,
             wanted,
+            terms.read_authorities(federation.parent),
+            terms.site_subjects(),
         )
     next_steps = (
         f"copy the files of each folder to its site, beside its key: they have no secret. "

@@ -46,6 +46,7 @@ Address = Annotated[str, Field(pattern=rf"^{ADDRESS}$")]
 MAX_BUILT = 1000  # agents of a network that is built although there are fewer sites
 KEYS = {"a deadline": "deadline", "missing='continue'": "missing", "signatures": "signed"}
 PLACEHOLDERS = {"name": "name", "rounds": 10**6}  # of required values that are invalid
+Subject = Annotated[str, Field(pattern=r"^(dns|uri|dn):.+$")]  # of a certificate
 OptionalAddress = Annotated[str, Field(pattern=rf"^({ADDRESS})?$")]
 
 
@@ -79,6 +80,10 @@ class Federation(BaseModel):
         sites: Table of the sites: name = "host:port", or name = "" for a site that accepts no
             connections and dials its neighbours; {address = "host:port", relay = true} for a site
             that also relays connections between such sites.
+        authorities: Table of authorities of sites' own: name = "file", root and intermediate
+            certificates in PEM.
+        subjects: Table by authority of the names in certificates of its sites: a table site =
+            "dns:...", "uri:..." or "dn:..."; other sites have certificates of the federation.
         relays: Table of relays without keys (`diamond net relay`): name = "host:port".
         masked: Whether a site sees only the weighted sum of its neighbours' messages, not each of
             them; a number is the largest one that a site may send. Every site needs two neighbours.
@@ -106,6 +111,8 @@ class Federation(BaseModel):
     algorithm: Annotated[Component, BeforeValidator(read_algorithm)]
     sites: dict[Site, OptionalAddress]
     relays: dict[Site, Address] = {}  # sites that relay, and relays without keys
+    authorities: dict[Site, str] = {}
+    subjects: dict[Site, dict[Site, Subject]] = {}  # by authority and site
     masked: bool | Annotated[float, Field(gt=0)] = False
     privacy: PrivacySection | None = None
     problem: Annotated[dict[str, Any] | None, BeforeValidator(check_federated_problem)] = None
@@ -143,6 +150,8 @@ class Federation(BaseModel):
         deadline, masks = self.deadline is not None, network.mask_limit is not None
         used = {f"missing='{self.missing}'": True, "interrupted links": network.sequence}
         used |= {"a deadline": deadline, "masked sums": masks, "signatures": self.signed}
+        used |= {"authorities": bool(self.authorities)}
+        mistakes += self._subject_mistakes()
         for row, pair in find_exclusions(used, "sites"):
             key = next(KEYS[name] for name in pair if name in KEYS)
             mistakes.append(Mistake(key, row.message(pair, network.name)))
@@ -151,6 +160,40 @@ class Federation(BaseModel):
         except ValueError as cause:
             mistakes.append(Mistake("algorithm", str(cause)))
         return mistakes
+
+    def _subject_mistakes(self) -> list[Mistake]:
+        """List names in certificates whose site or authority there is not, or which are double."""
+        mistakes = [
+            Mistake(f"subjects.{name}", "there is no such authority; list it in [authorities]")
+            for name in self.subjects
+            if name not in self.authorities
+        ]
+        named = [site for table in self.subjects.values() for site in table]
+        mistakes += [
+            Mistake("subjects", f"{site} is no site, or of several authorities")
+            for site in dict.fromkeys(named)
+            if site not in self.sites or named.count(site) > 1
+        ]
+        for name, table in self.subjects.items():
+            if len({*table.values()}) < len(table):
+                mistakes.append(Mistake(f"subjects.{name}", "two sites have one name"))
+        return mistakes
+
+    def read_authorities(self, folder: Path) -> dict[str, tuple[str, ...]]:
+        """Read the certificates of the authorities, whose files are relative to a folder."""
+        from ..sites.identity.site_authorities import read_authority
+
+        return {
+            name: read_authority(name, folder / file) for name, file in self.authorities.items()
+        }
+
+    def site_subjects(self) -> dict[str, tuple[str, str]]:
+        """Return authority and name in certificates by site."""
+        return {
+            site: (authority, name)
+            for authority, table in self.subjects.items()
+            for site, name in table.items()
+        }
 
     def build_network(self) -> Network:
         """Build the network."""
@@ -184,8 +227,9 @@ class Federation(BaseModel):
             for name, address in self.sites.items()
         }
         bare = {name: address for name, address in self.relays.items() if name not in self.sites}
-        relays = {"relays": bare} if bare else {}
-        return tomli_w.dumps({"name": self.name, **self.terms(), "sites": sites, **relays})
+        more = {"relays": bare, "authorities": self.authorities, "subjects": self.subjects}
+        tables = {name: table for name, table in more.items() if table}
+        return tomli_w.dumps({"name": self.name, **self.terms(), "sites": sites, **tables})
 
 
 def origin(federation: Federation, site: str, problem: Component, command: str) -> RunOrigin:

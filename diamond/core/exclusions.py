@@ -122,6 +122,9 @@ EXCLUSIONS = (
                "each network must be undirected and constant, with perfect links and plain mixing"),
     _unwritten("changing members", "missing='continue', privacy, signatures",
                "absences, privacy ledgers and signatures are of constant members", scope="sites"),
+    _unwritten("signatures", "authorities",
+               "proofs name a site by a certificate of the federation",
+               "let the federation issue all certificates", "sites"),
     _unwritten("changing members", "sites", "sites take their members from rosters",
                "give a constant network, and change members by `diamond net change`", "sites"),
     _unwritten("changing members", "several devices, rows in other processes, sharded models, "

@@ -26,7 +26,8 @@ from diamond.network import changing, complete, interrupted, one_peer, one_way_r
 from diamond.network.channels import delay, drops, noise, quantized, sign
 from diamond.network.mixing.lossy_mixer import make_mixer
 from diamond.privacy.private_runs import check_private_run
-from diamond.sites.identity.certificate_authority import change_members, create_federation
+from diamond.sites.identity.certificate_authority import create_federation
+from diamond.sites.identity.member_changes import change_members
 from diamond.sites.rounds.node import Node
 from diamond.sites.rounds.site_agent import Agent
 from diamond.sites.transport.in_process_transport import InProcessNetwork
@@ -114,6 +115,9 @@ CALLS = {
     ("channels", "missing='continue'"): lambda: site(RING.through(sign()), missing="continue"),
     ("robust mixing", "masked sums"): lambda: complete(4).masked().robust(),
     ("liars", "masked sums"): lambda: LIAR.masked(),
+    ("signatures", "authorities"): lambda: validate(
+        FEDERATION | {"signed": True, "authorities": {"pki": "root.pem"}}, "a"
+    ),
     ("signatures", "masked sums"): lambda: validate(
         FEDERATION | {"masked": True, "signed": True}, "a"
     ),

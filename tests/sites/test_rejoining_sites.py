@@ -19,11 +19,11 @@ from diamond.config.federation_file import load
 from diamond.network import changing, ring
 from diamond.records import checkpoint
 from diamond.sites.identity.certificate_authority import (
-    change_members,
     create_federation,
     renew_keys,
 )
 from diamond.sites.identity.certificate_check import find_holder, read_claim
+from diamond.sites.identity.member_changes import change_members
 from diamond.sites.identity.private_keys import BadBundle, create_request, read_request
 from diamond.sites.identity.roster import load_bundle, load_roster, load_signed_roster
 from diamond.sites.transport.in_process_transport import run_simulated

@@ -18,11 +18,11 @@ from diamond import cli
 from diamond.network import changing, path, ring
 from diamond.sites.identity import roster
 from diamond.sites.identity.certificate_authority import (
-    change_members,
     create_federation,
     write_bundles,
 )
 from diamond.sites.identity.credentials import Credentials
+from diamond.sites.identity.member_changes import change_members
 from diamond.sites.identity.private_keys import BadBundle
 from diamond.sites.identity.roster import (
     SIGNATURE_ALGORITHM,

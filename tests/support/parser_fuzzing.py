@@ -21,10 +21,11 @@ import diamond
 from diamond.records import checkpoint
 from diamond.records.checkpoint import DamagedCheckpoint
 from diamond.sites.identity import roster
-from diamond.sites.identity.certificate_authority import change_members, create_federation
+from diamond.sites.identity.certificate_authority import create_federation
 from diamond.sites.identity.certificate_check import verify_certificate
 from diamond.sites.identity.credentials import Credentials
 from diamond.sites.identity.handshake import describe_differences
+from diamond.sites.identity.member_changes import change_members
 from diamond.sites.identity.private_keys import BadBundle, create_request, read_request
 from diamond.sites.identity.roster import SignedRoster, load_signed_roster, save_accepted
 from diamond.sites.identity.roster_acceptance import offer_roster, unpack_roster
@@ -294,7 +295,7 @@ def attachment(federation, random):
 @refuses(Refused)
 def certificate(federation, random):
     changed = change_certificate(federation.der, random)
-    verify_certificate(changed, federation.bundle.ca)
+    verify_certificate(changed, federation.bundle.ca, federation.bundle.roster)
     federation.endpoints[0].signer.identify(changed)
 
 

@@ -13,18 +13,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from ...core.exclusions import check_combination
 from ...core.suggestions import did_you_mean
 from ...network import Network
-from ...network.membership_epochs import Epoch, check_epoch
 from ...privacy.ledger import write_genesis
 from ..transport.reachability import neighbours_of, reachability_mistakes
 from .certificate_check import IdentityClaim, encode_claim
 from .private_keys import (
     KEY,
-    REQUESTED_KEY,
     BadBundle,
     SiteRequest,
+    SiteSubject,
     fingerprint,
     load_signing_key,
     read_key,
@@ -38,7 +36,6 @@ from .roster import (
     SIGNATURE_ALGORITHM,
     Member,
     Roster,
-    RosterEpoch,
     certificate_name,
     load_roster,
 )
@@ -58,6 +55,8 @@ def create_federation(
     terms: Mapping[str, Any] | None = None,
     relays: Mapping[str, str] | None = None,
     requests: Iterable[SiteRequest] | None = None,
+    authorities: Mapping[str, tuple[str, ...]] | None = None,
+    subjects: Mapping[str, SiteSubject] | None = None,
 ) -> dict[str, Path]:
     """Found a federation of `sites`, name to "host:port" in the order of the agents.
 
@@ -65,18 +64,21 @@ def create_federation(
     addresses of relays: of sites of that name and address, or of processes without keys. `terms`,
     what the sites agree to run, are signed with the roster. Writes the authority's key, which stays
     here, one bundle per site, and a folder without keys per relay that is no site; returns the
-    bundles. With `requests`, one per site, no bundle has a key: each site has its own.
+    bundles. With `requests`, one per site, no bundle has a key: each site has its own. Sites in
+    `subjects` have certificates of `authorities`, their own, given in PEM.
     """
-    relays = relays or {}
+    relays, subjects = relays or {}, subjects or {}
     if mistakes := reachability_mistakes(sites, network, relays):
         raise ValueError("; ".join(mistakes))
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; a federation is founded in a new folder")
     authority = ec.generate_private_key(ec.SECP256R1())
     ca = _certificate(name, authority, authority, name, days=SITE_DAYS * AUTHORITY_YEARS)
-    keys: dict[str, SiteKey] = {name: ec.generate_private_key(ec.SECP256R1()) for name in sites}
-    if requests is not None:
-        keys = _requested_keys(requests, sites)
+    keys: dict[str, SiteKey | None] = {name: None for name in subjects}
+    if requests is None:
+        keys |= {n: ec.generate_private_key(ec.SECP256R1()) for n in sites if n not in subjects}
+    else:
+        keys |= requested_keys(requests, [name for name in sites if name not in subjects])
         if missing := [name for name in sites if name not in keys]:
             raise BadBundle(
                 f"no request of {', '.join(missing)}: a federation is founded with the requests of "
@@ -87,9 +89,10 @@ def create_federation(
             i,
             site,
             address,
-            fingerprint(_public(keys[site])),
+            "" if (key := keys[site]) is None else fingerprint(public_part(key)),
             neighbours_of(network, i),
             site in relays,
+            *(("", 0.0, *subjects[site]) if site in subjects else ()),
         )
         for i, (site, address) in enumerate(sites.items())
     )
@@ -97,7 +100,9 @@ def create_federation(
     folder.mkdir(parents=True, exist_ok=True)
     write_private_key(folder / AUTHORITY_KEY, authority)
     (folder / CA).write_bytes(ca.public_bytes(Encoding.PEM))
-    roster = Roster(name, members, dict(terms or {}), relays=bare_relays)
+    roster = Roster(
+        name, members, dict(terms or {}), relays=bare_relays, authorities=dict(authorities or {})
+    )
     return write_bundles(folder, roster, keys)
 
 
@@ -106,11 +111,12 @@ def _has_own_key(bundle: Path) -> bool:
     return (bundle / CERTIFICATE).exists() and not (bundle / KEY).exists()
 
 
-def _public(key: SiteKey) -> ec.EllipticCurvePublicKey:
+def public_part(key: SiteKey) -> ec.EllipticCurvePublicKey:
+    """Return the public part of a site's key."""
     return key if isinstance(key, ec.EllipticCurvePublicKey) else key.public_key()
 
 
-def _requested_keys(requests: Iterable[SiteRequest], sites: Collection[str]) -> dict[str, SiteKey]:
+def requested_keys(requests: Iterable[SiteRequest], sites: Collection[str]) -> dict[str, SiteKey]:
     """Return the keys of requests by site; two of one site, or of none of `sites`, are refused."""
     keys: dict[str, SiteKey] = {}
     for request in requests:
@@ -126,10 +132,13 @@ def _requested_keys(requests: Iterable[SiteRequest], sites: Collection[str]) -> 
 def write_bundles(
     folder: Path,
     roster: Roster,
-    keys: Mapping[str, SiteKey],
+    keys: Mapping[str, SiteKey | None],
     days: int = SITE_DAYS,
 ) -> dict[str, Path]:
-    """Write a bundle for each member whose key is given; all get this roster."""
+    """Write a bundle for each member in `keys`; all get this roster.
+
+    The key None is of a site that has certificates of its own authority.
+    """
     authority = load_signing_key(read_key(folder / AUTHORITY_KEY))
     content = roster.encode()
     signature = authority.sign(content, SIGNATURE_ALGORITHM)
@@ -143,6 +152,11 @@ def write_bundles(
     for member in roster.members:
         if member.name in keys and not roster.is_superseded(member):
             bundle, key = folder / member.name, keys[member.name]
+            bundles[member.name] = bundle
+            if "privacy" in roster.terms:
+                write_genesis(bundle, roster.federation, member.name)
+            if key is None:
+                continue
             name, federation = certificate_name(member.fingerprint), roster.federation
             number = member.number if names.count(member.name) > 1 else None
             claim = encode_claim(IdentityClaim(federation, member.name, roster.version, number))
@@ -151,9 +165,6 @@ def write_bundles(
             if isinstance(key, ec.EllipticCurvePrivateKey):
                 write_private_key(bundle / KEY, key)
             (bundle / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
-            if "privacy" in roster.terms:
-                write_genesis(bundle, roster.federation, member.name)
-            bundles[member.name] = bundle
     return bundles
 
 
@@ -173,15 +184,21 @@ def renew_keys(
     that have it refuse the old keys `overlap` seconds from now. Sites that do not have it yet
     accept the new certificates, which carry the name of the site and the version.
     """
-    old = _load_own_roster(folder, "keys are renewed")
-    names = [*dict.fromkeys(member.name for member in old.members)]
+    old = load_own_roster(folder, "keys are renewed")
+    names = [*dict.fromkeys(member.name for member in old.members if not member.subject)]
+    member = old.by_name(site or "")
+    if member is not None and member.subject:
+        raise BadBundle(
+            f"the certificates of {site} come from {member.authority}: renew them there, and copy "
+            f"{CERTIFICATE} and {KEY} into the bundle"
+        )
     if site is not None and site not in names:
         raise FileNotFoundError(
             f"{old.federation} has no site {site!r}; {did_you_mean(site, names)}"
         )
     renewed = names if site is None else [site]
     if requests is not None:
-        keys = _requested_keys(requests, names)
+        keys = requested_keys(requests, names)
     elif own := [name for name in renewed if _has_own_key(folder / name)]:
         raise BadBundle(
             f"{', '.join(own)}: the key was made at the site, and so is the next one: run `diamond "
@@ -192,7 +209,7 @@ def renew_keys(
     members = tuple(
         replace(
             member,
-            fingerprint=fingerprint(_public(keys[member.name])),
+            fingerprint=fingerprint(public_part(keys[member.name])),
             retired=member.fingerprint if overlap > 0 else "",
             retired_until=time.time() + overlap if overlap > 0 else 0.0,
         )
@@ -220,7 +237,7 @@ def _certificate(
         x509.CertificateBuilder()
         .subject_name(x509_name(name))
         .issuer_name(x509_name(issuer))
-        .public_key(_public(key))
+        .public_key(public_part(key))
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - max(CLOCK_SKEW, datetime.timedelta(days=1 - days)))
         .not_valid_after(now + datetime.timedelta(days=days))
@@ -237,110 +254,10 @@ def _certificate(
     return builder.sign(authority, hashes.SHA256())
 
 
-def change_members(
-    folder: Path,
-    sites: Mapping[str, str],
-    network: Network,
-    table: dict[str, Any],
-    from_round: int,
-    relays: Mapping[str, str] | None = None,
-    rewinds: bool = False,
-    requests: Iterable[SiteRequest] = (),
-    rejoining: Collection[str] = (),
-) -> dict[str, Path]:
-    """Sign a roster with these members from a round on; return the bundles of those that join.
-
-    A site that has left may join again under its name, as a new member with a new key.
-
-    Args:
-        folder: folder of the authority, which `create_federation` made.
-        sites: all members from then on, name to address: those that stay in their order, then
-            those that join. A site that is not listed leaves.
-        network: the network of these members, in the same order.
-        table: the network as a table of the federation's file.
-        from_round: first round with these members.
-        relays: as in `create_federation`.
-        rewinds: whether sites return to their checkpoint of `from_round`, which has passed, since
-            a site that is not listed has gone for good, and the others wait for it.
-        requests: of sites that join with keys of their own.
-        rejoining: members that leave and join again from that round on, as after the loss of their
-            run folder, or with other rows.
-    """
-    old, relays = _load_own_roster(folder, "members change"), relays or {}
-    epochs = old.all_epochs
-    _check_terms(old, epochs[-1], from_round)
-    every = int(old.terms.get("every", 1))
-    if rewinds and from_round % every:
-        raise ValueError(
-            f"from_round = {from_round}: sites have checkpoints of every {every} rounds"
-        )
-    numbers = {
-        old.members[i].name: i for i in epochs[-1].members if old.members[i].name not in rejoining
-    }
-    joining = [name for name in sites if name not in numbers]
-    if strange := [name for name in rejoining if name not in joining or not old.by_name(name)]:
-        raise ValueError(
-            f"{strange[0]} cannot rejoin: it is not in [sites], or never was a member of "
-            f"{old.federation}"
-        )
-    if [*sites] != [name for name in numbers if name in sites] + joining:
-        raise ValueError(
-            f"sites: list those that stay in their order ({', '.join(numbers)}), then those that "
-            f"join"
-        )
-    numbers |= {name: len(old.members) + k for k, name in enumerate(joining)}
-    members = tuple(numbers[name] for name in sites)
-    epoch = Epoch(from_round, network, members)
-    check_epoch(epoch, epochs[-1].members)
-    if mistakes := reachability_mistakes(sites, network, relays):
-        raise ValueError("; ".join(mistakes))
-    requested = _requested_keys(requests, joining)
-    make = lambda: ec.generate_private_key(ec.SECP256R1())
-    keys = {name: requested.get(name) or make() for name in joining}
-    joined = {name: fingerprint(_public(key)) for name, key in keys.items()}
-    if used := [name for name, key in joined.items() if old.by_key(key)]:
-        raise BadBundle(
-            f"the request of {used[0]} has the key of a member that the roster lists: remove "
-            f"{REQUESTED_KEY} at the site and run `diamond net request` again"
-        )
-    listed = [*old.members, *(Member(numbers[n], n, sites[n], f, ()) for n, f in joined.items())]
-    for i in members:
-        name, neighbours = listed[i].name, {*listed[i].neighbours, *epoch.neighbours(i)}
-        listed[i] = replace(
-            listed[i],
-            address=sites[name],
-            neighbours=tuple(sorted(neighbours)),
-            relay=name in relays,
-        )
-    version = old.version + 1
-    bare_relays = {name: address for name, address in relays.items() if name not in sites}
-    roster = replace(
-        old,
-        members=tuple(listed),
-        version=version,
-        relays=bare_relays,
-        epochs=(*epochs, RosterEpoch(from_round, version, members, dict(table), rewinds)),
-    )
-    return write_bundles(folder, roster, keys)
-
-
-def _load_own_roster(folder: Path, change: str) -> Roster:
+def load_own_roster(folder: Path, change: str) -> Roster:
     """Load the roster of the federation that `folder` is the authority of."""
     if not (folder / AUTHORITY_KEY).exists():
         raise FileNotFoundError(
             f"{folder} has no {AUTHORITY_KEY}: {change} in the folder that `net init` made"
         )
     return load_roster(folder)
-
-
-def _check_terms(old: Roster, last: RosterEpoch, from_round: int) -> None:
-    """Refuse rounds and terms that do not allow a change."""
-    rounds = int(old.terms.get("rounds", from_round + 1))
-    if not last.from_round < from_round < rounds:
-        raise ValueError(
-            f"from_round = {from_round}: a change comes after round {last.from_round}, from which "
-            f"the last roster holds, and before round {rounds}, the end"
-        )
-    continues = old.terms.get("missing", "wait") != "wait"
-    used = {"missing='continue'": continues, "privacy": "privacy" in old.terms}
-    check_combination(used | {"changing members": True}, old.federation, "sites")

@@ -2,8 +2,10 @@
 
 Both ends of every connection, relays and readers of signed statuses apply the same rule. The
 authority must have signed the certificate. Its key is the one that the roster lists for a site, or
-the site's previous key for as long as the roster says. Or the certificate itself names the site and
-a roster version above the reader's: so renewed keys are accepted before the new roster arrives.
+the site's previous key for as long as the roster says. Or the site's own
+authority has issued it with the name that the roster lists (`site_authorities`). Or the certificate
+itself names the site and a roster version above the reader's: so renewed keys are accepted before
+the new roster arrives.
 """
 
 import datetime
@@ -16,6 +18,7 @@ from ...core.parsing import refuse_unreadable
 from ..transport.errors import OutdatedRoster, Refused
 from .private_keys import fingerprint
 from .roster import Bundle, Member, Roster
+from .site_authorities import is_revoked
 
 PREFIX = "urn:diamond:"
 NOT_OF_AUTHORITY = "its certificate is not of this federation's authority"
@@ -55,9 +58,12 @@ def read_claim(certificate: x509.Certificate) -> IdentityClaim | None:
 @refuse_unreadable(Refused, "its certificate cannot be read")
 def find_holder(certificate: x509.Certificate, roster: Roster) -> Member | None:
     """Return the member that holds a certificate of the authority; None if there is none."""
+    if member := roster.by_subject(certificate):
+        return member
     key = fingerprint(certificate.public_key())
     member = roster.by_key(key) or roster.by_retired_key(key)
-    claim = None if member else read_claim(certificate)
+    # With other authorities, a name that a certificate claims proves nothing.
+    claim = None if member or roster.authorities else read_claim(certificate)
     if claim and claim.federation == roster.federation and claim.version > roster.version:
         member = roster.by_name(claim.site)
         return member if member and claim.number in (None, member.number) else None
@@ -67,6 +73,8 @@ def find_holder(certificate: x509.Certificate, roster: Roster) -> Member | None:
 def find_neighbour(certificate: x509.Certificate, bundle: Bundle, their_version: int) -> Member:
     """Return the neighbour, or the site itself, that holds the certificate of a connection."""
     roster, me = bundle.roster, bundle.me
+    if is_revoked(certificate, bundle.crls):
+        raise Refused("its certificate was revoked by its authority")
     member = find_holder(certificate, roster)
     if member is None:
         key = fingerprint(certificate.public_key())
@@ -77,10 +85,15 @@ def find_neighbour(certificate: x509.Certificate, bundle: Bundle, their_version:
 
 
 @refuse_unreadable(Refused, NOT_OF_AUTHORITY)
-def verify_certificate(content: bytes, ca: bytes) -> x509.Certificate:
-    """Decode a certificate from outside TLS; raise `Refused` unless the authority signed it."""
+def verify_certificate(
+    content: bytes, ca: bytes, roster: Roster, crls: bytes = b""
+) -> x509.Certificate:
+    """Decode a certificate from outside TLS; raise `Refused` unless an authority signed it."""
     certificate = x509.load_der_x509_certificate(content)
-    verify_issuer(certificate, ca)
+    if roster.by_subject(certificate) is None:
+        verify_issuer(certificate, ca)
+    if is_revoked(certificate, crls):
+        raise Refused("its certificate was revoked by its authority")
     now = datetime.datetime.now(datetime.UTC)
     if not certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc:
         raise Refused("its certificate has expired, or one of the clocks is wrong")

@@ -28,6 +28,7 @@ from cryptography.x509.oid import NameOID
 
 from ...core.parsing import refuse_unreadable
 
+SiteSubject = tuple[str, str]  # authority of a site's own, and a name in its certificates
 KEY, REQUESTED_KEY = "agent.key", "request.key"  # in a bundle: in use, and without certificate yet
 PASSPHRASE, PASSPHRASE_FILE = "DIAMOND_KEY_PASSPHRASE", "DIAMOND_KEY_PASSPHRASE_FILE"
 ENCRYPTED = b"ENCRYPTED PRIVATE KEY"

@@ -11,10 +11,9 @@ import os
 import stat
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
-from itertools import pairwise
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, get_origin
+from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -23,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from ...core.parsing import refuse_unreadable
 from ...records import checkpoint
+from . import site_authorities
 from .private_keys import (
     KEY,
     BadBundle,
@@ -31,10 +31,12 @@ from .private_keys import (
     read_key,
     take_requested_key,
 )
+from .roster_checks import check_roster
+from .site_authorities import CRLS
 
 CA, CERTIFICATE = "ca.pem", "agent.pem"
 ROSTER, SIGNATURE = "roster.json", "roster.sig"
-RENEWED_FILES = ROSTER, SIGNATURE, CERTIFICATE, KEY  # of a bundle, in mid-run
+RENEWED_FILES = ROSTER, SIGNATURE, CERTIFICATE, KEY, CRLS  # of a bundle, in mid-run
 ACCEPTED = "roster.accepted"  # newest roster that the site has accepted, with its signature
 SIGNATURE_ALGORITHM = ec.ECDSA(hashes.SHA256())
 
@@ -51,6 +53,8 @@ class Member:
     relay: bool = False  # it also relays connections between sites without addresses
     retired: str = ""  # fingerprint of its previous key
     retired_until: float = 0.0  # time until which that key is accepted
+    authority: str = ""  # the site's own, in place of a fingerprint: its name in the roster
+    subject: str = ""  # name in the site's certificate, such as dns:north.example.org
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,17 @@ class Roster:
     version: int = 1  # increases whenever keys are renewed
     relays: dict[str, str] = field(default_factory=dict)  # address of each relay without keys
     epochs: tuple[RosterEpoch, ...] = ()  # empty: all members take part in all rounds
+    authorities: dict[str, tuple[str, ...]] = field(default_factory=dict)  # certificates in PEM
+
+    def by_subject(self, certificate: x509.Certificate) -> Member | None:
+        """Return the member whose own authority has issued that certificate for it."""
+        names = site_authorities.subject_names(certificate)
+        candidates = (m for m in reversed(self.members) if m.subject and m.subject in names)
+        is_issued_by = site_authorities.is_issued_by
+        return next(
+            (m for m in candidates if is_issued_by(certificate, self.authorities[m.authority])),
+            None,
+        )
 
     def by_key(self, fingerprint: str) -> Member | None:
         """Return the member with that key."""
@@ -107,8 +122,12 @@ class Roster:
     def encode(self) -> bytes:
         """Return the bytes that are signed."""
         document = asdict(self)
-        if not self.epochs:
-            del document["epochs"]
+        for name in ("epochs", "authorities"):  # earlier versions know rosters without these
+            if not document[name]:
+                del document[name]
+        for member in document["members"]:
+            if not member["subject"]:
+                del member["authority"], member["subject"]
         return json.dumps(document, indent=1).encode()
 
     @property
@@ -132,6 +151,13 @@ class Bundle:
     key: bytes
     roster: Roster
     me: Member
+    crls: bytes = b""  # revocation lists of authorities of sites
+
+    @property
+    def anchors(self) -> bytes:
+        """Return the certificates of all authorities that issue certificates of sites."""
+        lists = self.roster.authorities.values()
+        return self.ca + b"".join(pem.encode() for pems in lists for pem in pems)
 
     @property
     def x509_certificate(self) -> x509.Certificate:
@@ -173,54 +199,10 @@ def decode_roster(content: bytes) -> Roster:
     epochs = tuple(RosterEpoch(**epoch | {"members": tuple(epoch["members"])}) for epoch in listed)
     terms, relays = dict(document["terms"]), dict(document.get("relays", {}))
     version, federation = int(document["version"]), document["federation"]
-    roster = Roster(federation, tuple(members), terms, version, relays, epochs)
-    entries: list[Member | RosterEpoch] = [*roster.members, *roster.epochs]
-    for entry in entries:
-        _check_types(entry)
-    if [m.number for m in members] != [*range(len(members))]:
-        raise BadBundle("the members of the roster are not numbered from 0")
-    if any(j == m.number or not 0 <= j < len(members) for m in members for j in m.neighbours):
-        raise BadBundle("the roster gives a member a neighbour that is no other member")
-    _check_epochs(roster)
+    authorities = {str(n): tuple(pems) for n, pems in document.get("authorities", {}).items()}
+    roster = Roster(federation, tuple(members), terms, version, relays, epochs, authorities)
+    check_roster(roster)
     return roster
-
-
-def _check_types(entry: Member | RosterEpoch) -> None:
-    for item in fields(entry):
-        value, kind = vars(entry)[item.name], get_origin(item.type) or item.type
-        numbers = value if kind is tuple else ()
-        if type(value) not in (kind, int if kind is float else kind) or any(
-            type(number) is not int for number in numbers
-        ):
-            raise BadBundle(f"the roster has a {type(entry).__name__} without its {item.name}")
-
-
-def _check_epochs(roster: Roster) -> None:
-    """Refuse epochs that no sequence of changes from the founding on leads to."""
-    epochs = roster.all_epochs
-    founding = replace(roster, members=roster.founders, epochs=()).all_epochs
-    if epochs[:1] != founding:
-        raise BadBundle("the first epoch of the roster is not that of its founding")
-    if not all(epoch.members for epoch in epochs):
-        raise BadBundle("the roster has rounds without members")
-    for epoch in epochs:
-        names = [roster.members[i].name for i in epoch.members if i < len(roster.members)]
-        if len(names) > len({*names}):
-            raise BadBundle(f"from round {epoch.from_round} on, two members have one name")
-    known = len(roster.founders)  # members so far, those that left included
-    for before, epoch in pairwise(epochs):
-        joining = [i for i in epoch.members if i not in before.members]
-        known += len(joining)
-        is_ordered = before.from_round < epoch.from_round and before.version < epoch.version
-        if not is_ordered or epoch.version > roster.version:
-            raise BadBundle(f"the epoch of round {epoch.from_round} in the roster is out of order")
-        stay = [i for i in before.members if i in epoch.members]
-        if [*epoch.members] != stay + joining or joining != [*range(known - len(joining), known)]:
-            raise BadBundle(
-                f"from round {epoch.from_round} on, the roster has members that did not join"
-            )
-    if known != len(roster.members):
-        raise BadBundle("the roster lists members that are in none of its epochs")
 
 
 def load_bundle(folder: Path) -> Bundle:
@@ -231,26 +213,37 @@ def load_bundle(folder: Path) -> Bundle:
         ca, certificate = ((folder / name).read_bytes() for name in (CA, CERTIFICATE))
         take_requested_key(folder, certificate)
         key = read_key(folder / KEY)
-        own_fingerprint = fingerprint(x509.load_pem_x509_certificate(certificate).public_key())
-    me = roster.by_key(own_fingerprint)
+        own = x509.load_pem_x509_certificate(certificate)
+        crls = (folder / CRLS).read_bytes() if (folder / CRLS).exists() else b""
+        me = roster.by_key(fingerprint(own.public_key())) or roster.by_subject(own)
     if me is None:
         raise BadBundle(
-            f"the key of {folder / CERTIFICATE} is not in the roster; ask for a new one"
+            f"the key of {folder / CERTIFICATE} is not in the roster, nor is a name in it of an "
+            f"authority of the roster; ask for a new one"
         )
-    return Bundle(ca, certificate, key, roster, me)
+    if me.subject:
+        site_authorities.check_own_certificate(own, folder / CERTIFICATE)
+    pems = [pem for authority in roster.authorities.values() for pem in authority]
+    site_authorities.check_crls(crls, pems)
+    if site_authorities.is_revoked(own, crls):
+        raise BadBundle(f"{folder / CERTIFICATE} was revoked; ask its authority for a new one")
+    return Bundle(ca, certificate, key, roster, me, crls)
 
 
 def check_expiry(bundle: Bundle) -> str:
     """Return a warning if the certificate expires within 30 days; raise if it has."""
     left = bundle.expires - datetime.datetime.now(datetime.UTC)
+    validity = bundle.expires - bundle.x509_certificate.not_valid_before_utc
     when, renewed = f"{bundle.expires:%Y-%m-%d %H:%M} UTC", "`diamond net renew` at the authority"
+    if bundle.me.subject:
+        renewed = f"from {bundle.me.authority}, into {CERTIFICATE}"
     if left.total_seconds() <= 0:
         raise BadBundle(
             f"the certificate of {bundle.me.name} expired on {when}, so that no neighbour talks to "
             f"it: get a new bundle ({renewed}), or set this machine's clock right"
         )
-    if left > datetime.timedelta(days=30):
-        return ""
+    if left > min(datetime.timedelta(days=30), validity / 3):
+        return site_authorities.stale_crls(bundle.crls)
     return f"the certificate of {bundle.me.name} expires on {when}: have it renewed ({renewed})"
 
 

@@ -68,7 +68,7 @@ def verify_hello(content: bytes, nonce: bytes, ca: bytes, roster: Roster) -> Rel
         )
         if not (isinstance(name, str) and isinstance(other_name, str) and type(version) is int):
             raise Refused("no request of a site")
-    certificate = verify_certificate(certificate_bytes, ca)
+    certificate = verify_certificate(certificate_bytes, ca, roster)
     with refuse_unreadable(Refused, "its signature is not of this connection, so it proves no key"):
         key = certificate.public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)

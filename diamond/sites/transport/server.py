@@ -18,6 +18,7 @@ from typing import Any
 from ..identity.certificate_check import find_holder
 from ..identity.credentials import Credentials, as_credentials
 from ..identity.roster import Bundle, Member
+from ..identity.site_authorities import is_revoked
 from .admission import AUTHENTICATION_SECONDS, AdmissionQueue
 from .audit import Audit
 from .errors import Refused, describe_admission_failure, encode_error
@@ -219,7 +220,9 @@ class Server:
         """Close the connections whose key the new roster no longer accepts."""
         for session in list(self.sessions):
             assert session.certificate is not None
-            if find_holder(session.certificate, self.bundle.roster) is None:
+            if is_revoked(session.certificate, self.bundle.crls):
+                self._close(session, "its certificate was revoked by its authority")
+            elif find_holder(session.certificate, self.bundle.roster) is None:
                 self._close(session, f"its key is not in roster {self.bundle.roster.version}")
 
     def find_rivals(self, session: Session, member: Member) -> list[Session]:

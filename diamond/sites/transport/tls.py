@@ -17,14 +17,16 @@ from .errors import Refused
 def tls_context(bundle: Bundle, is_server: bool) -> ssl.SSLContext:
     """Return the TLS context of this site as server or as client.
 
-    TLS verifies that the authority signed the other end's certificate. Which site it belongs to is
+    TLS verifies that an authority signed the other end's certificate. Which site it belongs to is
     verified by `certificate_check` before anything is sent, in both directions by the same rule.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(cadata=bundle.ca.decode())
+    context.load_verify_locations(cadata=bundle.anchors.decode())
+    if bundle.roster.authorities:  # which may issue by certificates that are no roots
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if is_server:
         context.num_tickets = 0  # connections are never resumed
     with _temporary_file(bundle.certificate + bundle.key) as path:

@@ -138,7 +138,8 @@ class StatementSigner:
             self._holders = bundle.roster, {}
         found = self._holders[1].get(certificate)
         if found is None:
-            identity = read_identity(verify_certificate(certificate, bundle.ca))
+            fixed = bundle.ca, bundle.roster, bundle.crls
+            identity = read_identity(verify_certificate(certificate, *fixed))
             holder = find_holder(identity.certificate, bundle.roster)
             if holder is None or holder.name != identity.site:
                 raise RevokedKey("its certificate is not of a site of this roster")
@@ -163,7 +164,7 @@ def verify_record(
         content, certificate_bytes, signature = msgpack.unpackb(record, max_ext_len=0)
         if not all(isinstance(part, bytes) for part in (content, certificate_bytes, signature)):
             raise FrameError(f"an answer that is no {kind}")
-    certificate = verify_certificate(certificate_bytes, bundle.ca)
+    certificate = verify_certificate(certificate_bytes, bundle.ca, bundle.roster, bundle.crls)
     with refuse_unreadable(Refused, f"a {kind} that its site did not sign for this purpose"):
         key = certificate.public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)
