@@ -189,6 +189,10 @@ def try_sites():
     for name in ("north", "south"):
         run("net", "request", f"own/{name}", "--site", name)
     run("net", "sign", "trial.toml", *requests, "--out", "signed")
+    stewards = [word for path in requests for word in ("--steward", path)]
+    run("net", "init", "trial.toml", "--out", "shared", *stewards)
+    key = "own/north/request.key"
+    run("net", "endorse", "shared", "--key", key, output_part="1 of 2 signatures")
     run("net", "proof", "trial.toml", "trial", code=1, output_part="proves nothing")
     hub = start("net", "relay", "trial/hub")
     wait_for_listener(hub_port)

@@ -7,7 +7,7 @@ import typer
 
 from ..metrics.display import print_message
 from .app import Json, print_json
-from .net_commands import net
+from .net_commands import net, print_missing_signatures
 from .net_site_setup import report_site_errors
 
 
@@ -46,7 +46,7 @@ def change(
         from ..core.exclusions import check_combination
         from ..sites.identity.member_changes import change_members
         from ..sites.identity.private_keys import read_request
-        from ..sites.identity.roster import load_roster
+        from ..sites.identity.roster import ROSTER, decode_roster, load_roster
 
         federation, old = load(file), load_roster(folder)
         terms = federation.terms()
@@ -75,7 +75,7 @@ def change(
                 federation.read_authorities(file.parent),
                 federation.site_subjects(),
             )
-        roster = load_roster(folder)
+        roster = decode_roster((folder / ROSTER).read_bytes())
         before, after = (
             {roster.members[i].name for i in epoch.members} for epoch in roster.epochs[-2:]
         )
@@ -90,6 +90,7 @@ def change(
             f"roster version {roster.version} holds from round {from_round}; copy roster.json and "
             f"roster.sig of {folder} into the bundle of one running site, which passes them on"
         )
+        print_missing_signatures(roster.stewards, folder)
         for name in bundles:
             print_message(f"{name} joins: copy its folder there, then  diamond net start BUNDLE")
         if leaving:

@@ -25,6 +25,7 @@ from .net_site_setup import (
 
 if TYPE_CHECKING:
     from ..config.federation_file import Federation
+    from ..sites.identity.stewards import Stewards as StewardKeys
 
 net = typer.Typer(
     no_args_is_help=True, help="Run several sites together over mutual TLS, without a server."
@@ -73,6 +74,16 @@ ShareLoss = Annotated[
         "--share-loss", help="Show the local loss to all sites in `diamond net status --all`."
     ),
 ]
+Stewards = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--steward",
+        help="Request of a steward, whose signature rosters need beside others'; one option each.",
+    ),
+]
+Threshold = Annotated[
+    int, typer.Option(help="Signatures of stewards that a roster needs. Default: a majority.")
+]
 GiveUpSeconds = Annotated[
     float, typer.Option(help="Seconds without any message after which the site stops.")
 ]
@@ -82,6 +93,8 @@ GiveUpSeconds = Annotated[
 def init(
     file: Annotated[Path, typer.Argument(help="TOML file of the federation.")],
     out: NewFolder = None,
+    steward: Stewards = None,
+    threshold: Threshold = 0,
     json: Json = False,
 ) -> None:
     """Create a federation: its certificate authority, and one bundle for each site."""
@@ -89,7 +102,7 @@ def init(
         from ..sites.identity.certificate_authority import create_federation
 
         federation = load_federation(file, out)
-        folder = out or Path(federation.name)
+        folder, chosen = out or Path(federation.name), chosen_stewards(steward, threshold)
         bundles = create_federation(
             folder,
             federation.name,
@@ -99,6 +112,7 @@ def init(
             federation.relays,
             authorities=federation.read_authorities(file.parent),
             subjects=federation.site_subjects(),
+            stewards=chosen,
         )
     secrets = (
         f"the keys of all sites were made here, and who has {folder} can act as any site: copy "
@@ -109,7 +123,8 @@ def init(
     names_files = bool({"dataset", "train"} & {*(federation.problem or {})})
     data = "" if names_files else " --data FILE"
     start = f"then, at each site:  diamond net start BUNDLE{function}{data}"
-    print_bundles(federation, folder, bundles, [secrets, start], json)
+    signatures = chosen.threshold if chosen else 0
+    print_bundles(federation, folder, bundles, [secrets, start], json, signatures)
 
 
 def print_bundles(
@@ -118,6 +133,7 @@ def print_bundles(
     bundles: Mapping[str, Path],
     next_steps: Iterable[str],
     json: bool,
+    threshold: int,
 ) -> None:
     """Print the bundles of a new federation, and what to do with them."""
     if json:
@@ -125,11 +141,32 @@ def print_bundles(
     for site, path in bundles.items():
         typer.echo(f"{site}: {path}")
     print_own_authorities(federation)
+    print_missing_signatures(threshold, folder)
     for step in next_steps:
         print_message(step)
     for relay in federation.relays:
         if relay not in federation.sites:
             print_message(f"at {relay}, which gets no keys:  diamond net relay {folder / relay}")
+
+
+def chosen_stewards(requests: list[Path] | None, threshold: int) -> "StewardKeys | None":
+    """Return the stewards whose requests are in these files; None if there are none."""
+    if not requests:
+        return None
+    from ..sites.identity.private_keys import read_request
+    from ..sites.identity.stewards import choose_stewards
+
+    keys = [read_request(path).public_key for path in requests]
+    return choose_stewards(keys, threshold or len(keys) // 2 + 1)
+
+
+def print_missing_signatures(stewards: int, folder: Path) -> None:
+    """Print that so many stewards must sign the roster in a folder, if there are any."""
+    if stewards:
+        print_message(
+            f"{stewards} stewards must sign this roster before it is copied:  diamond net endorse "
+            f"{folder} --key KEY"
+        )
 
 
 def print_own_authorities(federation: "Federation") -> None:

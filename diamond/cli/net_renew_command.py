@@ -7,7 +7,7 @@ import typer
 
 from ..metrics.display import print_message
 from .app import Json, print_json
-from .net_commands import net
+from .net_commands import net, print_missing_signatures
 from .net_site_setup import report_site_errors
 
 Days = Annotated[int, typer.Option(min=1, help="Validity of the certificates in days.")]
@@ -39,9 +39,9 @@ def renew(
 
 def print_renewal(folder: Path, bundles: dict[str, Path], hours: float, json: bool) -> None:
     """Print where the new files are, and what to do; old keys are valid for some hours."""
-    from ..sites.identity.roster import load_roster
+    from ..sites.identity.roster import ROSTER, decode_roster
 
-    roster = load_roster(folder)
+    roster = decode_roster((folder / ROSTER).read_bytes())
     if json:
         places = {name: str(path) for name, path in bundles.items()}
         print_json({"version": roster.version, "bundles": places})
@@ -56,6 +56,7 @@ def print_renewal(folder: Path, bundles: dict[str, Path], hours: float, json: bo
         print_message(
             f"{', '.join(others)}: roster.json and roster.sig of their folders are enough"
         )
+    print_missing_signatures(roster.stewards, folder)
     names = list(roster.relays)
     if names:
         print_message(f"relays too: {', '.join(names)}")

@@ -7,7 +7,15 @@ import typer
 
 from ..metrics.display import print_message
 from .app import Json, print_json
-from .net_commands import NewFolder, load_federation, net, print_bundles
+from .net_commands import (
+    NewFolder,
+    Stewards,
+    Threshold,
+    chosen_stewards,
+    load_federation,
+    net,
+    print_bundles,
+)
 from .net_renew_command import Days, OverlapHours, Revoke, print_renewal
 from .net_site_setup import report_site_errors
 
@@ -62,6 +70,8 @@ def sign(
     days: Days = 365,
     overlap: OverlapHours = 24.0,
     revoke: Revoke = False,
+    steward: Stewards = None,
+    threshold: Threshold = 0,
     json: Json = False,
 ) -> None:
     """Sign certificates of keys that sites have made, and the roster that lists them."""
@@ -76,7 +86,7 @@ def sign(
             print_renewal(federation, bundles, hours, json)
             return
         terms = load_federation(federation, out)
-        folder = out or Path(terms.name)
+        folder, chosen = out or Path(terms.name), chosen_stewards(steward, threshold)
         bundles = authority.create_federation(
             folder,
             terms.name,
@@ -87,9 +97,11 @@ def sign(
             wanted,
             terms.read_authorities(federation.parent),
             terms.site_subjects(),
+            chosen,
         )
     next_steps = (
         f"copy the files of each folder to its site, beside its key: they have no secret. "
         f"Keep {folder}/ca.key here"
     )
-    print_bundles(terms, folder, bundles, [next_steps], json)
+    signatures = chosen.threshold if chosen else 0
+    print_bundles(terms, folder, bundles, [next_steps], json, signatures)

@@ -13,9 +13,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from ...core.parsing import refuse_unreadable
 from ...core.suggestions import did_you_mean
 from ...network import Network
 from ...privacy.ledger import write_genesis
+from ...records.checkpoint import replace_file
 from ..transport.reachability import neighbours_of, reachability_mistakes
 from .certificate_check import IdentityClaim, encode_claim
 from .private_keys import (
@@ -37,7 +39,16 @@ from .roster import (
     Member,
     Roster,
     certificate_name,
+    decode_roster,
     load_roster,
+)
+from .stewards import (
+    Stewards,
+    read_signatures,
+    read_stewards,
+    sign_as_steward,
+    valid_signatures,
+    write_signatures,
 )
 
 AUTHORITY_KEY = "ca.key"
@@ -57,6 +68,7 @@ def create_federation(
     requests: Iterable[SiteRequest] | None = None,
     authorities: Mapping[str, tuple[str, ...]] | None = None,
     subjects: Mapping[str, SiteSubject] | None = None,
+    stewards: Stewards | None = None,
 ) -> dict[str, Path]:
     """Found a federation of `sites`, name to "host:port" in the order of the agents.
 
@@ -65,7 +77,8 @@ def create_federation(
     what the sites agree to run, are signed with the roster. Writes the authority's key, which stays
     here, one bundle per site, and a folder without keys per relay that is no site; returns the
     bundles. With `requests`, one per site, no bundle has a key: each site has its own. Sites in
-    `subjects` have certificates of `authorities`, their own, given in PEM.
+    `subjects` have certificates of `authorities`, their own, given in PEM. With `stewards`, rosters
+    are valid once enough of them have signed (`endorse_roster`).
     """
     relays, subjects = relays or {}, subjects or {}
     if mistakes := reachability_mistakes(sites, network, relays):
@@ -73,7 +86,9 @@ def create_federation(
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; a federation is founded in a new folder")
     authority = ec.generate_private_key(ec.SECP256R1())
-    ca = _certificate(name, authority, authority, name, days=SITE_DAYS * AUTHORITY_YEARS)
+    uri = "" if stewards is None else stewards.encode()
+    days = SITE_DAYS * AUTHORITY_YEARS
+    ca = _certificate(name, authority, authority, name, days=days, uri=uri)
     keys: dict[str, SiteKey | None] = {name: None for name in subjects}
     if requests is None:
         keys |= {n: ec.generate_private_key(ec.SECP256R1()) for n in sites if n not in subjects}
@@ -101,7 +116,12 @@ def create_federation(
     write_private_key(folder / AUTHORITY_KEY, authority)
     (folder / CA).write_bytes(ca.public_bytes(Encoding.PEM))
     roster = Roster(
-        name, members, dict(terms or {}), relays=bare_relays, authorities=dict(authorities or {})
+        name,
+        members,
+        dict(terms or {}),
+        relays=bare_relays,
+        authorities=dict(authorities or {}),
+        stewards=0 if stewards is None else stewards.threshold,
     )
     return write_bundles(folder, roster, keys)
 
@@ -142,6 +162,8 @@ def write_bundles(
     authority = load_signing_key(read_key(folder / AUTHORITY_KEY))
     content = roster.encode()
     signature = authority.sign(content, SIGNATURE_ALGORITHM)
+    if roster.stewards:
+        signature = write_signatures({})
     bundles = {}
     names = [member.name for member in roster.members] + list(roster.relays)
     for bundle in (folder, *(folder / name for name in names)):
@@ -160,7 +182,7 @@ def write_bundles(
             name, federation = certificate_name(member.fingerprint), roster.federation
             number = member.number if names.count(member.name) > 1 else None
             claim = encode_claim(IdentityClaim(federation, member.name, roster.version, number))
-            certificate = _certificate(name, key, authority, federation, days=days, claim=claim)
+            certificate = _certificate(name, key, authority, federation, days=days, uri=claim)
             (bundle / KEY).unlink(missing_ok=True)
             if isinstance(key, ec.EllipticCurvePrivateKey):
                 write_private_key(bundle / KEY, key)
@@ -227,7 +249,7 @@ def _certificate(
     issuer: str,
     *,
     days: int,
-    claim: str = "",
+    uri: str = "",
 ) -> x509.Certificate:
     is_authority = key is authority
     now = datetime.datetime.now(datetime.UTC)
@@ -245,13 +267,37 @@ def _certificate(
             x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None), True
         )
     )
-    if not is_authority:
-        names: list[x509.GeneralName] = [x509.DNSName(name)]
-        if claim:
-            names.append(x509.UniformResourceIdentifier(claim))
+    names: list[x509.GeneralName] = [] if is_authority else [x509.DNSName(name)]
+    names += [x509.UniformResourceIdentifier(uri)] if uri else []
+    if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), False)
+    if not is_authority:
         builder = builder.add_extension(x509.ExtendedKeyUsage(uses), False)
     return builder.sign(authority, hashes.SHA256())
+
+
+def endorse_roster(folder: Path, key: Path | None, others: Iterable[Path] = ()) -> Roster:
+    """Add a steward's signature, and those in files, to the roster in a folder; return the roster.
+
+    The signatures are also written into the folders in it that have the same roster. A steward
+    needs ca.pem, roster.json and roster.sig only.
+    """
+    with refuse_unreadable(BadBundle, f"{folder} has no roster"):
+        content = (folder / ROSTER).read_bytes()
+        stewards = read_stewards(x509.load_pem_x509_certificate((folder / CA).read_bytes()))
+    if stewards is None:
+        raise BadBundle(f"{folder / CA} names no stewards: its authority signs rosters alone")
+    signatures = read_signatures((folder / SIGNATURE).read_bytes())
+    for path in others:
+        signatures |= read_signatures(path.read_bytes())
+    roster = decode_roster(content)
+    if key is not None:
+        signatures |= sign_as_steward(stewards, content, key)
+    signatures = valid_signatures(stewards, content, signatures)
+    for copy in (folder / ROSTER, *folder.glob(f"*/{ROSTER}")):
+        if copy.read_bytes() == content:
+            replace_file(copy.with_name(SIGNATURE), write_signatures(signatures))
+    return roster
 
 
 def load_own_roster(folder: Path, change: str) -> Roster:

@@ -62,8 +62,10 @@ def find_holder(certificate: x509.Certificate, roster: Roster) -> Member | None:
         return member
     key = fingerprint(certificate.public_key())
     member = roster.by_key(key) or roster.by_retired_key(key)
-    # With other authorities, a name that a certificate claims proves nothing.
-    claim = None if member or roster.authorities else read_claim(certificate)
+    # A name that a certificate claims proves nothing if others also issue certificates, or if the
+    # authority alone may not change the roster.
+    has_claims = not (roster.authorities or roster.stewards)
+    claim = read_claim(certificate) if has_claims and member is None else None
     if claim and claim.federation == roster.federation and claim.version > roster.version:
         member = roster.by_name(claim.site)
         return member if member and claim.number in (None, member.number) else None

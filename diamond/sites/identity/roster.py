@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from ...core.parsing import refuse_unreadable
 from ...records import checkpoint
-from . import site_authorities
+from . import site_authorities, stewards
 from .private_keys import (
     KEY,
     BadBundle,
@@ -38,7 +38,7 @@ CA, CERTIFICATE = "ca.pem", "agent.pem"
 ROSTER, SIGNATURE = "roster.json", "roster.sig"
 RENEWED_FILES = ROSTER, SIGNATURE, CERTIFICATE, KEY, CRLS  # of a bundle, in mid-run
 ACCEPTED = "roster.accepted"  # newest roster that the site has accepted, with its signature
-SIGNATURE_ALGORITHM = ec.ECDSA(hashes.SHA256())
+SIGNATURE_ALGORITHM = stewards.ALGORITHM
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ class Roster:
     relays: dict[str, str] = field(default_factory=dict)  # address of each relay without keys
     epochs: tuple[RosterEpoch, ...] = ()  # empty: all members take part in all rounds
     authorities: dict[str, tuple[str, ...]] = field(default_factory=dict)  # certificates in PEM
+    stewards: int = 0  # how many of them must sign; 0: the authority signs
 
     def by_subject(self, certificate: x509.Certificate) -> Member | None:
         """Return the member whose own authority has issued that certificate for it."""
@@ -122,7 +123,11 @@ class Roster:
     def encode(self) -> bytes:
         """Return the bytes that are signed."""
         document = asdict(self)
-        for name in ("epochs", "authorities"):  # earlier versions know rosters without these
+        for name in (
+            "epochs",
+            "authorities",
+            "stewards",
+        ):  # earlier versions know rosters without these
             if not document[name]:
                 del document[name]
         for member in document["members"]:
@@ -200,7 +205,10 @@ def decode_roster(content: bytes) -> Roster:
     terms, relays = dict(document["terms"]), dict(document.get("relays", {}))
     version, federation = int(document["version"]), document["federation"]
     authorities = {str(n): tuple(pems) for n, pems in document.get("authorities", {}).items()}
-    roster = Roster(federation, tuple(members), terms, version, relays, epochs, authorities)
+    threshold = int(document.get("stewards", 0))
+    roster = Roster(
+        federation, tuple(members), terms, version, relays, epochs, authorities, threshold
+    )
     check_roster(roster)
     return roster
 
@@ -258,18 +266,25 @@ def _check_private_mode(key: Path) -> None:
 
 
 class SignedRoster(NamedTuple):
-    """Bytes of a roster, and the authority's signature of them."""
+    """Bytes of a roster, and the signature of the authority, or those of stewards."""
 
     content: bytes
     signature: bytes
 
     def verify(self, ca: bytes) -> Roster:
         """Return the roster; raise `InvalidSignature`, or `BadBundle` if it cannot be read."""
-        authority = x509.load_pem_x509_certificate(ca).public_key()
+        certificate = x509.load_pem_x509_certificate(ca)
+        authority, listed = certificate.public_key(), stewards.read_stewards(certificate)
         if not isinstance(authority, ec.EllipticCurvePublicKey):
             raise BadBundle(f"{CA} is not of a federation of diamond")
-        authority.verify(self.signature, self.content, SIGNATURE_ALGORITHM)
-        return decode_roster(self.content)
+        if listed is None:
+            authority.verify(self.signature, self.content, SIGNATURE_ALGORITHM)
+        else:
+            stewards.verify_stewards(listed, self.content, self.signature)
+        roster = decode_roster(self.content)
+        if roster.stewards != (0 if listed is None else listed.threshold):
+            raise BadBundle(f"the roster and {CA} name different numbers of stewards")
+        return roster
 
 
 def load_roster(folder: Path) -> Roster:
