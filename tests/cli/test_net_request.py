@@ -120,6 +120,30 @@ def test_an_encrypted_key_needs_its_passphrase(tmp_path, command, monkeypatch):
         roster.load_bundle(tmp_path / site)
 
 
+def test_a_key_comes_from_a_command_and_is_never_on_the_disk(own_keys, tmp_path, monkeypatch):
+    """As of a password store: the bundle has no file with the key."""
+    place, vault = own_keys / "sites" / "north", tmp_path / "vault.pem"
+    other = own_keys / "sites" / "south" / REQUESTED_KEY
+    expected = roster.load_bundle(place)
+    (place / KEY).rename(vault)
+    with pytest.raises(BadBundle, match="is no whole bundle"):
+        roster.load_bundle(place)
+    monkeypatch.setenv(private_keys.KEY_COMMAND, f"cat '{vault}'")
+    assert roster.load_bundle(place) == expected
+    tls_context(expected, is_server=True)
+    assert private_key_files(place) == set()
+    for command, message in (
+        (f"cat '{tmp_path / 'none'}'", r"DIAMOND_KEY_COMMAND failed \(1: .*No such file"),
+        ("no-such-program", "DIAMOND_KEY_COMMAND cannot be run"),
+        ("unclosed '", "DIAMOND_KEY_COMMAND cannot be run: No closing quotation"),
+        ("echo nothing", "is not in PEM"),
+        (f"cat '{other}'", "do not belong together: copy both"),
+    ):
+        monkeypatch.setenv(private_keys.KEY_COMMAND, command)
+        with pytest.raises(BadBundle, match=message):
+            roster.load_bundle(place)
+
+
 def test_requests_that_cannot_be_signed(tmp_path, command):
     sites = [f'{name} = "127.0.0.1:{port}"' for name, port in zip(NAMES, ports(3))]
     (tmp_path / "trial.toml").write_text(FEDERATION + "\n".join(sites))

@@ -6,13 +6,16 @@ and signs it as a member could, or changes bytes. `PARSERS` has one function for
 
 import asyncio
 import copy
+import datetime
 import json
+from base64 import b64decode, b64encode
 from types import SimpleNamespace
 
 import msgpack
 import numpy as np
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from frame_fuzzing import ARRAYS, ENVELOPE, FRAME, LAYOUT, mutate, reseal
 from tls_sites import NETWORK
@@ -26,9 +29,26 @@ from diamond.sites.identity.certificate_check import verify_certificate
 from diamond.sites.identity.credentials import Credentials
 from diamond.sites.identity.handshake import describe_differences
 from diamond.sites.identity.member_changes import change_members
-from diamond.sites.identity.private_keys import BadBundle, create_request, read_request
-from diamond.sites.identity.roster import SignedRoster, load_signed_roster, save_accepted
+from diamond.sites.identity.private_keys import (
+    BadBundle,
+    create_request,
+    load_signing_key,
+    read_request,
+)
+from diamond.sites.identity.roster import (
+    SignedRoster,
+    decode_roster,
+    load_signed_roster,
+    save_accepted,
+)
 from diamond.sites.identity.roster_acceptance import offer_roster, unpack_roster
+from diamond.sites.identity.site_authorities import check_crls, is_revoked, stale_crls
+from diamond.sites.identity.stewards import (
+    ALGORITHM,
+    choose_stewards,
+    encode_key,
+    verify_stewards,
+)
 from diamond.sites.memory import message_store
 from diamond.sites.memory.edge_journal import DamagedJournal, EdgeJournal
 from diamond.sites.memory.outbox import Receipts, read_receipts
@@ -384,6 +404,41 @@ def bundle_file(federation, random):
         load_signed_roster(folder)
     finally:
         path.write_bytes(whole)
+
+
+@refuses(BadBundle)
+def roster_document(federation, random):
+    """A roster that its authority has signed by mistake, with an authority of a site's own."""
+    document = json.loads(federation.signed.content)
+    pem = federation.bundle.ca.decode()
+    document |= {"authorities": {"own": [pem]}, "stewards": 2}
+    document["members"][1] |= {"authority": "own", "subject": "dns:a", "fingerprint": ""}
+    decode_roster(dump_document(change_document(document, random), random))
+
+
+@refuses(BadBundle, InvalidSignature)
+def steward_signatures(federation, random):
+    content = federation.signed.content
+    key = load_signing_key(federation.other.key)
+    stewards = choose_stewards([key.public_key()], 1)
+    signature = [[encode_key(key.public_key()), key.sign(content, ALGORITHM)]]
+    verify_stewards(stewards, content, dump_document(change_document(signature, random), random))
+
+
+@refuses(BadBundle, Refused)
+def revocation_list(federation, random):
+    now = datetime.datetime.now(datetime.UTC)
+    issuer = x509.load_pem_x509_certificate(federation.bundle.ca).subject
+    builder = x509.CertificateRevocationListBuilder().issuer_name(issuer).last_update(now)
+    crl = builder.next_update(now).sign(federation.authority, hashes.SHA256())
+    pem = crl.public_bytes(Encoding.PEM).splitlines(keepends=True)
+    body = b64encode(change_bytes(b64decode(b"".join(pem[1:-1])), random))
+    content = change_bytes(b"".join([*pem, *pem]), random)
+    if random.random() < 0.8:
+        content = pem[0] + body + b"\n" + pem[-1]
+    check_crls(content, [federation.bundle.ca.decode()])
+    is_revoked(federation.bundle.x509_certificate, content)
+    stale_crls(content)
 
 
 @refuses(BadBundle)

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 from cryptography import x509
 
 from ...core.parsing import refuse_unreadable
-from ..transport.errors import OutdatedRoster, Refused
+from ..transport.errors import REVOKED, OutdatedRoster, Refused
 from .private_keys import fingerprint
 from .roster import Bundle, Member, Roster
 from .site_authorities import is_revoked
@@ -76,7 +76,7 @@ def find_neighbour(certificate: x509.Certificate, bundle: Bundle, their_version:
     """Return the neighbour, or the site itself, that holds the certificate of a connection."""
     roster, me = bundle.roster, bundle.me
     if is_revoked(certificate, bundle.crls):
-        raise Refused("its certificate was revoked by its authority")
+        raise Refused(REVOKED)
     member = find_holder(certificate, roster)
     if member is None:
         key = fingerprint(certificate.public_key())
@@ -95,7 +95,7 @@ def verify_certificate(
     if roster.by_subject(certificate) is None:
         verify_issuer(certificate, ca)
     if is_revoked(certificate, crls):
-        raise Refused("its certificate was revoked by its authority")
+        raise Refused(REVOKED)
     now = datetime.datetime.now(datetime.UTC)
     if not certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc:
         raise Refused("its certificate has expired, or one of the clocks is wrong")

@@ -6,6 +6,8 @@ beside the bundle until the bundle has the certificate that belongs to it.
 
 import hashlib
 import os
+import shlex
+import subprocess
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +33,8 @@ from ...core.parsing import refuse_unreadable
 SiteSubject = tuple[str, str]  # authority of a site's own, and a name in its certificates
 KEY, REQUESTED_KEY = "agent.key", "request.key"  # in a bundle: in use, and without certificate yet
 PASSPHRASE, PASSPHRASE_FILE = "DIAMOND_KEY_PASSPHRASE", "DIAMOND_KEY_PASSPHRASE_FILE"
+KEY_COMMAND = "DIAMOND_KEY_COMMAND"  # prints the key of a bundle that has no file of it
+COMMAND_SECONDS = 60.0
 ENCRYPTED = b"ENCRYPTED PRIVATE KEY"
 MAX_NAME = 64  # characters of a common name in a certificate
 
@@ -75,21 +79,45 @@ def load_signing_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     return key
 
 
+def read_site_key(folder: Path) -> bytes:
+    """Return the key of a bundle: of its file, or printed by the operator's command.
+
+    A key that a command prints is in memory only.
+    """
+    command = os.environ.get(KEY_COMMAND)
+    if command is None or (folder / KEY).exists():
+        return read_key(folder / KEY)
+    try:
+        done = subprocess.run(
+            shlex.split(command), capture_output=True, timeout=COMMAND_SECONDS, check=True
+        )
+    except subprocess.CalledProcessError as cause:
+        lines = cause.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
+        raise BadBundle(f"{KEY_COMMAND} failed ({cause.returncode}: {lines[0]})") from None
+    except (OSError, ValueError, subprocess.TimeoutExpired) as cause:
+        raise BadBundle(f"{KEY_COMMAND} cannot be run: {cause}") from None
+    return _decrypt(done.stdout, KEY_COMMAND, None)
+
+
 def read_key(path: Path, passphrase: str | None = None) -> bytes:
     """Return the key in a file; one that is encrypted is opened by the passphrase."""
-    content = path.read_bytes()
-    refusal, password = f"{path} holds no private key", None
+    return _decrypt(path.read_bytes(), str(path), passphrase)
+
+
+def _decrypt(content: bytes, source: str, passphrase: str | None) -> bytes:
+    """Return a key without encryption, or refuse what is none."""
+    refusal, password = f"{source} holds no private key", None
     if ENCRYPTED in content:
-        refusal = f"the passphrase does not open {path}"
+        refusal = f"the passphrase does not open {source}"
         if not (password := (passphrase or given_passphrase()).encode()):
             raise BadBundle(
-                f"{path} is encrypted: put its passphrase into a file that only you can read, and "
-                f"the name of that file into the variable {PASSPHRASE_FILE}"
+                f"{source} is encrypted: put its passphrase into a file that only you can read, "
+                f"and the name of that file into the variable {PASSPHRASE_FILE}"
             )
     with refuse_unreadable(BadBundle, refusal):
         key = load_pem_private_key(content, password)
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or not _is_p256(key.curve):
-        raise BadBundle(f"the key of {path} is not of the curve P-256, which sites use")
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise BadBundle(f"the key of {source} is not of an elliptic curve, as sites need it")
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 

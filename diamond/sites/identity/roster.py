@@ -28,7 +28,7 @@ from .private_keys import (
     BadBundle,
     fingerprint,
     load_signing_key,
-    read_key,
+    read_site_key,
     take_requested_key,
 )
 from .roster_checks import check_roster
@@ -220,7 +220,7 @@ def load_bundle(folder: Path) -> Bundle:
     with refuse_unreadable(BadBundle, f"{folder} is no whole bundle"):
         ca, certificate = ((folder / name).read_bytes() for name in (CA, CERTIFICATE))
         take_requested_key(folder, certificate)
-        key = read_key(folder / KEY)
+        key = read_site_key(folder)
         own = x509.load_pem_x509_certificate(certificate)
         crls = (folder / CRLS).read_bytes() if (folder / CRLS).exists() else b""
         me = roster.by_key(fingerprint(own.public_key())) or roster.by_subject(own)
@@ -231,6 +231,12 @@ def load_bundle(folder: Path) -> Bundle:
         )
     if me.subject:
         site_authorities.check_own_certificate(own, folder / CERTIFICATE)
+    with refuse_unreadable(BadBundle, f"the key of {folder} is not in PEM, or not elliptic"):
+        if load_signing_key(key).public_key() != own.public_key():
+            raise BadBundle(
+                f"the key of {folder} and {CERTIFICATE} do not belong together: copy both of one "
+                f"bundle"
+            )
     pems = [pem for authority in roster.authorities.values() for pem in authority]
     site_authorities.check_crls(crls, pems)
     if site_authorities.is_revoked(own, crls):
@@ -241,16 +247,17 @@ def load_bundle(folder: Path) -> Bundle:
 def check_expiry(bundle: Bundle) -> str:
     """Return a warning if the certificate expires within 30 days; raise if it has."""
     left = bundle.expires - datetime.datetime.now(datetime.UTC)
-    validity = bundle.expires - bundle.x509_certificate.not_valid_before_utc
+    warned = datetime.timedelta(days=30)
     when, renewed = f"{bundle.expires:%Y-%m-%d %H:%M} UTC", "`diamond net renew` at the authority"
     if bundle.me.subject:
         renewed = f"from {bundle.me.authority}, into {CERTIFICATE}"
+        warned = min(warned, (bundle.expires - bundle.x509_certificate.not_valid_before_utc) / 3)
     if left.total_seconds() <= 0:
         raise BadBundle(
             f"the certificate of {bundle.me.name} expired on {when}, so that no neighbour talks to "
             f"it: get a new bundle ({renewed}), or set this machine's clock right"
         )
-    if left > min(datetime.timedelta(days=30), validity / 3):
+    if left > warned:
         return site_authorities.stale_crls(bundle.crls)
     return f"the certificate of {bundle.me.name} expires on {when}: have it renewed ({renewed})"
 

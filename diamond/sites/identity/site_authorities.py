@@ -118,12 +118,13 @@ def read_crls(content: bytes) -> tuple[x509.CertificateRevocationList, ...]:
     return lists
 
 
+@refuse_unreadable(BadBundle, f"{CRLS} cannot be read")
 def check_crls(content: bytes, issuers: Iterable[str]) -> None:
-    """Raise `BadBundle` if a revocation list is not of one of these certificates."""
+    """Raise `BadBundle` if a revocation list is not of one of these certificates, or damaged."""
     keys = [_load_issuer(pem).public_key() for pem in issuers]
     for crl in read_crls(content):
+        issuer, _ = crl.issuer.rfc4514_string(), (crl.next_update_utc, list(crl))
         if not any(isinstance(key, ISSUING_KEYS) and crl.is_signature_valid(key) for key in keys):
-            issuer = crl.issuer.rfc4514_string()
             raise BadBundle(f"{CRLS} has a list of {issuer} that no authority of the roster signed")
 
 

@@ -35,6 +35,7 @@ ERROR_CODES: dict[type[Exception], int] = {
     Refused: packet_stream.REFUSED,
 }
 WRONG_KEY = "its key is not the one in the roster"
+REVOKED = "its certificate was revoked by its authority"
 
 
 def encode_error(error: Exception) -> tuple[int, bytes]:

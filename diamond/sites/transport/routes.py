@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from ..identity.certificate_check import find_neighbour
 from ..identity.credentials import Credentials
 from ..identity.roster import Bundle, Member
-from .errors import WRONG_KEY, Refused, Unreachable, describe_error
+from .errors import REVOKED, WRONG_KEY, Refused, Unreachable, describe_error
 from .packet_stream import PacketStream
 from .relay_handshake import join_through_relay
 from .sockets import enable_keepalive
@@ -90,8 +90,8 @@ async def dial(
     try:
         certificate, _ = peer_identity(transport.get_extra_info("ssl_object"))
         holder = find_neighbour(certificate, credentials.bundle, 0)
-    except Refused:
-        raise Unreachable(WRONG_KEY) from None
+    except Refused as cause:
+        raise Unreachable(REVOKED if str(cause) == REVOKED else WRONG_KEY) from None
     if holder.number != route.member.number:
         raise Unreachable(WRONG_KEY)
 

@@ -21,7 +21,7 @@ from ..identity.roster import Bundle, Member
 from ..identity.site_authorities import is_revoked
 from .admission import AUTHENTICATION_SECONDS, AdmissionQueue
 from .audit import Audit
-from .errors import Refused, describe_admission_failure, encode_error
+from .errors import REVOKED, Refused, describe_admission_failure, encode_error
 from .packet_stream import RESPONSE, UNREADABLE, PacketStream
 from .relay import RelayHub
 from .relay_handshake import MAGIC as RELAY_MAGIC
@@ -221,7 +221,7 @@ class Server:
         for session in list(self.sessions):
             assert session.certificate is not None
             if is_revoked(session.certificate, self.bundle.crls):
-                self._close(session, "its certificate was revoked by its authority")
+                self._close(session, REVOKED)
             elif find_holder(session.certificate, self.bundle.roster) is None:
                 self._close(session, f"its key is not in roster {self.bundle.roster.version}")
 
