@@ -215,6 +215,7 @@ class TableDisplay(ProgressDisplay):
 class NotebookDisplay(ProgressDisplay):
     """Display with one line below the cell that is replaced; runs of one cell share it."""
 
+    text = ""  # of the last evaluation
     _line: tuple[int, Any] | None = None  # number of the cell, and handle of its line
 
     def stage(self, name: str, stage_name: str) -> None:
@@ -227,8 +228,8 @@ class NotebookDisplay(ProgressDisplay):
         exact = "upper_loss" in last
         names = [n for n in (*LOSSES, "metric") if n in last and not (exact and n == "local_loss")]
         loss = ", ".join(f"{measure.replace('_', ' ')} {last[measure]:.4g}" for measure in names)
-        left = f", {row.time_left()} left" if last["round"] < row.rounds and row.time_left() else ""
-        self.write(f"{name}: round {last['round']:.0f} of at most {row.rounds}, {loss}{left}")
+        self.text = f"{name}: round {last['round']:.0f} of at most {row.rounds}, {loss}"
+        self.write(f"{self.text}, {row.time_left()} left" if row.time_left() else self.text)
 
     def write(self, text: str) -> None:
         """Replace the line by `text`."""
@@ -274,7 +275,9 @@ def progress_display(
             with live_table(names, rounds, transient=True) as board:
                 yield board
         elif output == "notebook":
-            yield NotebookDisplay(names, rounds)
+            line = NotebookDisplay(names, rounds)
+            yield line
+            line.write(line.text)
         else:
             yield QuietDisplay(names, rounds)
 

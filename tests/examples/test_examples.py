@@ -1,5 +1,6 @@
 """Examples: each is short, runs from top to bottom, and prints or draws what it announces."""
 
+import base64
 import json
 import runpy
 import sys
@@ -82,10 +83,24 @@ def test_the_own_method_sends_half_the_bytes(empty_folder, monkeypatch, capsys):
 
 
 @pytest.mark.wide
-def test_the_cells_of_the_notebook_run_in_order(empty_folder, capsys):
-    names: dict = {}
-    for number, source in enumerate(code_cells()):
-        exec(compile(source, f"{NOTEBOOK.name}, code cell {number}", "exec"), names)
-    assert abs(names["run"].x - names["problem"].minimizer()).max() < 0.05
-    assert (empty_folder / "run.png").is_file()
-    assert "messages were lost" in capsys.readouterr().out
+def test_the_notebook_runs_in_a_kernel_and_shows_what_it_finds(empty_folder):
+    """A table of the run, a picture, one line of progress in a cell, nothing on a red ground."""
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    check = "assert abs(run.x - problem.minimizer()).max() < 0.05 and 'matplotlib.pyplot' not in {}"
+    check = check.format("__import__('sys').modules")
+    notebook.cells.append(nbformat.v4.new_code_cell(check))
+    nbclient.NotebookClient(notebook, timeout=600).execute()
+    outputs = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    texts = [out.text for cell in outputs for out in cell if out.output_type == "stream"]
+    assert not [o for cell in outputs for o in cell if o.get("name") == "stderr"]
+    _, solved, _, drawn, lossy, _ = outputs
+    shown = [out.data for out in solved if out.output_type == "display_data"]
+    assert len(shown) == 1 and "upper loss" in shown[0]["text/plain"]  # the line of progress
+    result = next(out.data for out in solved if out.output_type == "execute_result")
+    assert "<table>" in result["text/html"] and "mean of the agents" in result["text/html"]
+    (picture,) = (out.data for out in drawn)
+    assert base64.b64decode(picture["image/png"])[:8] == b"\x89PNG\r\n\x1a\n"
+    assert [out.output_type for out in lossy] == ["display_data", "stream"]
+    assert "messages were lost" in texts[-1]
+    assert not list(empty_folder.iterdir())  # no file that nobody has named

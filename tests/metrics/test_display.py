@@ -73,16 +73,30 @@ def test_without_progress_a_terminal_stays_empty():
     assert text == ["reached"]
 
 
-def test_a_notebook_has_one_line(monkeypatch):
-    shell = SimpleNamespace(get_ipython=ZMQInteractiveShell)
-    monkeypatch.setitem(sys.modules, "IPython", shell)
+def test_a_notebook_has_one_line_that_is_replaced(monkeypatch):
+    """Runs of one cell share it; a real kernel is asked in the tests of examples."""
+    shown: list[list[str]] = []
+
+    class Handle:
+        def update(self, content, raw):
+            shown[-1].append(content["text/plain"])
+
+    def display(content, raw, display_id):
+        shown.append([content["text/plain"]])
+        return Handle()
+
+    shell = ZMQInteractiveShell()
+    names = {"get_ipython": lambda: shell, "display": SimpleNamespace(display=display)}
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(**names))
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with without_optimizations():
-        diamond.simulate(*GIVEN, 6, every=3)
-    lines = sys.stderr.getvalue().split("\r")
-    assert "run: compiling ..." in [line.rstrip() for line in lines]
-    assert any("round 6/6, upper loss" in line for line in lines)
-    assert "\n" not in sys.stderr.getvalue() and not lines[-1].strip()
+        for shell.execution_count in (1, 1, 2):
+            diamond.simulate(*GIVEN, 6, every=3)
+    assert len(shown) == 2 and len(shown[0]) == 2 * len(shown[1])
+    assert shown[1][0] == "run: compiling ..."
+    assert shown[1][-1].startswith("run: round 6 of at most 6, upper loss")
+    assert any("left" in text for text in shown[1]) and "left" not in shown[1][-1]
+    assert sys.stderr.getvalue() == ""
 
 
 @pytest.mark.wide
