@@ -116,6 +116,7 @@ def _report_error(error: Exception) -> int | None:
         return FAILED
     from ..data import DataError
     from ..hardware.device_memory import TooLarge
+    from ..records.checkpoint import DamagedCheckpoint
     from ..records.folder_lock import FolderBusy
     from ..records.folder_reader import DamagedRun
     from ..records.folder_recovery import UnrecoverableRun
@@ -143,7 +144,7 @@ def _report_error(error: Exception) -> int | None:
         is_plain = error.strerror == os.strerror(error.errno)  # other messages have a remedy
         print_message(f"{place}{error.strerror}{remedy * is_plain}", "red")
         return BAD_INPUT if remedy else FAILED
-    bad_input = (*REMEDIES, DataError, TooLarge, DamagedRun, UnrecoverableRun)
+    bad_input = (*REMEDIES, DataError, TooLarge, DamagedRun, DamagedCheckpoint, UnrecoverableRun)
     if isinstance(error, (*bad_input, FolderBusy)):
         print_message(str(error), "red")
         return BAD_INPUT if isinstance(error, bad_input) else FAILED

@@ -185,6 +185,7 @@ def partition_rows(
             names, [*features_by_part["train"], *features_by_part["valid"]], hashed
         )
         notes += [f"{empty} of the {hashed} features of {text} {NO_WORDS}"] if empty else []
+    notes += preparation.describe_unscaled_dates()
     if len(sites) > 1:
         notes += describe_united_levels(preparation.columns, levels or {})
     return Partition(

@@ -84,6 +84,17 @@ class Preparation(BaseModel):
         ones = np.ones((len(rows), 1), np.float32)
         return np.hstack([rows, ones]) if self.intercept else rows
 
+    def describe_unscaled_dates(self) -> list[str]:
+        """Return a remark about dates without a scale, whose lower level is ill-conditioned."""
+        kinds = [column.kind for column in self.columns for _ in column.features]
+        dates = [
+            name
+            for name, kind, deviation in zip(self.table_features, kinds, self.deviation)
+            if kind == "date" and deviation == 1
+        ]
+        remedy = 'scale = "standard", or mean and deviation, as in scale = {day = [19800.0, 90.0]}'
+        return [f"{' and '.join(dates)}: days since 1970, not scaled; give {remedy}"] * bool(dates)
+
     def select_agents(self, agents: Sequence[int]) -> "Preparation":
         """Return the preparation of some of the agents."""
         fills = tuple(self.fills[agent] for agent in agents) if self.fills else ()

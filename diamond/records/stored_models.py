@@ -36,7 +36,10 @@ def load_models(stored: StoredRun) -> StoredModels:
             f"{path}: no {PREPARATION} of a problem that predicts; run an experiment of such a "
             f"problem on tables, or use diamond.load(folder, problem).predict in Python"
         )
-    arrays = add_agent_axis(stored.manifest, checkpoint.load_newest(path / "checkpoint").arrays)
+    remedy = f"`diamond resume {path}` continues the run"
+    with refuse_unreadable(DataError, f"{path / 'checkpoint'}: no whole checkpoint; {remedy}"):
+        newest = checkpoint.load_newest(path / "checkpoint")
+    arrays = add_agent_axis(stored.manifest, newest.arrays)
     tree = rebuild_tree(arrays)
     best = state_part(tree, "best") if "upper_loss" in stored.last_evaluation else None
     answer = tree.state if best is None else best

@@ -96,7 +96,9 @@ def test_levels_are_united_over_the_sites_with_a_note():
     assert "the levels of sex were united over the sites" in found.notes[-1]
     assert 'levels = {sex = ["F", "M", "X"]}' in found.notes[-1]
     declared = partitioned(levels=LEVELS | {"sex": ["M", "F", "X"]})
-    assert declared.names[1:4] == ("sex=M", "sex=F", "sex=X") and len(declared.notes) == 2
+    assert declared.names[1:4] == ("sex=M", "sex=F", "sex=X") and len(declared.notes) == 3
+    assert "seen: days since 1970, not scaled" in declared.notes[-1]
+    assert len(partitioned(scale={"seen": [19800.0, 30.0]}).notes) == 3
     columns = Columns("ill", levels=(("sex", ("F", "M")), ("stage", ("1", "2"))), missing="keep")
     with pytest.raises(DataError) as refused:
         load_dataset({"north": "north.csv", "south": "south.csv"}, None, columns)
@@ -114,6 +116,7 @@ def test_levels_are_united_over_the_sites_with_a_note():
         ({"levels": {"ward": ["a"]}}, "levels: no feature column 'ward'; there are age"),
         ({"levels": {"sex": ["F", "F"]}}, "levels: sex has no level, or one twice"),
         ({"levels": {"sex": []}}, "levels: sex has no level, or one twice"),
+        ({"scale": {"age": [np.inf, 1.0]}}, "give its mean and a deviation above 0"),
         ({"missing_values": "refuse"}, "column 'age': '' is a missing value"),
     ],
 )

@@ -139,6 +139,11 @@ def test_a_run_its_folder_and_its_coefficients_predict_the_same(here):
     (here / "runs/two/preparation.json").unlink()
     with pytest.warns(RuntimeWarning), pytest.raises(ValueError, match="problem has no predict"):
         diamond.load("runs/two").predict("new.csv", 0)
+    for file in (here / "runs/two/checkpoint").iterdir():
+        file.unlink()
+    (here / "runs/two/preparation.json").write_text(preparation.to_json())
+    stderr = command("predict", "runs/two", "new.csv", "--site", "1", code=2).stderr
+    assert "no whole checkpoint; `diamond resume runs/two`" in " ".join(stderr.split())
 
 
 def test_a_site_predicts_from_its_own_folder(here):
