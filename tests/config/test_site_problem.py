@@ -25,7 +25,8 @@ kind = "hyperparameter"
 dataset = "{agent}.csv"
 label = "ill"
 labels = ["no", "yes"]
-features = ["age", "dose"]
+features = ["age", "dose", "room"]
+levels = {room = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]}
 scale = {age = [50.0, 15.0]}
 [sites]
 north = "127.0.0.1:7101"
@@ -68,6 +69,8 @@ def test_sites_have_the_rows_that_a_simulation_gives_them_and_run_the_same(here)
                     np.sort(whole.rows[part][i][leaf], axis=0),
                 )
     given = found.build_network(), found.algorithm.build()
+    assert whole.names[2:4] == ("room=0", "room=1") and alone[0].names == whole.names
+    assert alone[0].preparation == whole.preparation  # no site has fills
     digests = [compute_digests(Agent(own, *given, i), 3) for i, own in enumerate(alone)]
     assert digests[0] == digests[1]
     named = read_site_problem(found.problem, "north", 0, here / "south.csv", base=here).build()
@@ -78,8 +81,8 @@ def test_sites_have_the_rows_that_a_simulation_gives_them_and_run_the_same(here)
     ('labels = ["no", "yes"]', "", "problem.labels: is missing: list all classes in their order"),
     ("scale = {age = [50.0, 15.0]}", 'scale = "standard"', "problem.scale: no site sees the rows"),
     ('label = "ill"', 'categories = "one_hot"', "problem.categories: no site sees the levels of"),
-    ('label = "ill"', 'levels = {sex = ["F"]}', "problem.levels: no feature column 'sex'"),
-    ('label = "ill"', "levels = {age = []}", "problem.levels: age has no level"),
+    ('levels = {room', 'levels = {sex = ["F"], room', "problem.levels: no feature column 'sex'"),
+    ('levels = {room', "levels = {age = [], room", "problem.levels: age has no level"),
     ('label = "ill"', "hashed = true", "problem.hashed: must be a whole number"),
     ('label = "ill"', 'lable = "ill"', "problem.lable: is no option of hyperparameter; did you"),
     ('label = "ill"', "agents = 2", "problem.agents: every site has its own rows; leave it out"),
@@ -95,13 +98,13 @@ def test_what_sites_could_not_agree_on_is_refused_before_they_are_founded(here, 
 
 def test_the_site_and_the_place_are_named(here):
     assert "net start BUNDLE\n" in command("net", "init", "trial.toml").stderr
-    (here / "north.csv").write_text("age,dose,ill\n50,1,no\n51,,yes\n")
+    (here / "north.csv").write_text("age,dose,room,ill\n50,1,0,no\n51,,1,yes\n")
     start = "net", "start", "trial/north", "--quiet"
     message = command(*start, code=2).stderr
     assert (
         "north" in message and "north.csv: row 3, column 'dose': '' is a missing value" in message
     )
-    (here / "north.csv").write_text("age,dose,ill\n50,1,perhaps\n51,2,yes\n")
+    (here / "north.csv").write_text("age,dose,room,ill\n50,1,0,perhaps\n51,2,1,yes\n")
     assert "label 'perhaps' is none of no, yes" in command(*start, code=2).stderr
     (here / "north.csv").unlink()
     assert "problem.dataset: no data set 'north.csv' and no such file" in " ".join(
