@@ -7,7 +7,9 @@ from diamond import data
 from diamond.config.dataset_section import Columns, load_dataset
 from diamond.config.partition_section import partition_rows
 from diamond.data import DataError
-from diamond.data.preparation import Preparation, read_preparation
+from diamond.data.preparation import Preparation, make_preparation, read_preparation
+from diamond.data.standardize import federated_scale
+from diamond.data.table_columns import Column
 
 pytestmark = pytest.mark.quick
 NORTH = """age,sex,smoker,seen,stage,ill
@@ -195,6 +197,23 @@ def test_coefficients_in_units_of_the_table_give_the_same_scores():
     plain = partitioned().preparation.prepare("north.csv").astype(float)
     scores = plain @ np.stack([coefficients[name] for name in preparation.table_features])
     np.testing.assert_allclose(scores + coefficients["intercept"], expected, rtol=1e-3, atol=1e-2)
+
+
+def test_least_squares_has_the_coefficients_of_the_table():
+    random = np.random.default_rng(0)
+    ages, doses = 50 + 9 * random.normal(size=40), 0.01 * random.normal(size=40)
+    table = np.column_stack([ages, doses]).astype(np.float32)
+    targets = 2 * table[:, 0] - 30 * table[:, 1] + 7
+    columns = [Column("age"), Column("dose")]
+    scale = federated_scale([table[:10], table[10:]])
+    options = {"scale": scale, "fills": (), "intercept": False}
+    preparation = make_preparation(columns, "days", (), **options)
+    design = np.column_stack([preparation.prepare(table), np.ones(40)])
+    *weights, intercept = np.linalg.lstsq(design, targets)[0]
+    found = preparation.in_table_units(np.array(weights), intercept)
+    assert [float(found[k]) for k in ("age", "dose", "intercept")] == pytest.approx(
+        [2, -30, 7], 1e-4
+    )
 
 
 def test_texts_and_arrays_without_names_are_prepared_too(tmp_path):
