@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,19 @@ FILE = "preparation.json"  # its name in a run folder
 INTERCEPT = "intercept"
 NO_FILL = "give a value, since the run has none to fill by"
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-TableRows = str | Path | Mapping[str, Any] | NDArray[Any]  # a file, columns by name, or an array
+
+
+class DataFrame(Protocol):
+    """Table of pandas or polars."""
+
+    @property
+    def columns(self) -> Any: ...
+
+    def __getitem__(self, name: Any, /) -> Any: ...
+
+
+# A file, columns by name, or an array with the columns in order.
+TableRows = str | Path | Mapping[str, Any] | DataFrame | NDArray[Any]
 
 
 class Preparation(BaseModel):
@@ -140,7 +152,14 @@ class Preparation(BaseModel):
                         f"rows of shape {rows.shape}; give {len(names)} columns: {', '.join(names)}"
                     )
                 rows = dict(zip(names, rows.T))
-            cells = {str(name): as_cells(values) for name, values in dict(rows).items()}
+            try:
+                header = rows if isinstance(rows, Mapping) else rows.columns
+                cells = {str(name): as_cells(rows[name]) for name in header}
+            except (AttributeError, TypeError) as cause:
+                raise DataError(
+                    f"rows of type {type(rows).__name__} ({cause}); give the path of a table, its "
+                    f"columns by name, or a DataFrame"
+                ) from None
             lengths = {len(column) for column in cells.values()}
             if len(lengths) != 1 or lengths == {0}:
                 raise DataError("rows without columns, or of unequal lengths; give one value a row")

@@ -150,9 +150,11 @@ def test_the_preparation_repeats_every_step_for_new_rows(tmp_path):
     columns |= {"seen": np.array(["2024-01-01", "NaT"], "datetime64[D]"), "more": ["x", "y"]}
     lines = ["more;seen;age;sex;smoker;stage", "x;2024-01-01;50;F;yes;2", "y;;;;no;1"]
     (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
-    np.testing.assert_array_equal(
-        preparation.prepare(columns, 1), preparation.prepare("new.csv", 1)
-    )
+    expected = preparation.prepare("new.csv", 1)
+    np.testing.assert_array_equal(preparation.prepare(columns, 1), expected)
+    for package in ("pandas", "polars"):
+        frames = pytest.importorskip(package, reason=f"{package} is not installed")
+        np.testing.assert_array_equal(preparation.prepare(frames.DataFrame(columns), 1), expected)
 
 
 def test_a_new_table_that_differs_is_refused_with_the_column(tmp_path):
@@ -179,6 +181,7 @@ def test_a_new_table_that_differs_is_refused_with_the_column(tmp_path):
     ):
         strict.prepare(full | {"age": [""]})
     for rows, message in (
+        (3, "rows of type int .*give the path of a table"),
         (full | {"age": [1, 2]}, "of unequal lengths"),
         (np.zeros((2, 3)), "rows of shape .*give 5 columns: age, sex"),
         (full | {"smoker": np.array([2.0])}, "column 'smoker': 2 is not true, false"),
