@@ -1,5 +1,6 @@
 """Extension of a finished run: the same experiment with more rounds."""
 
+import tomllib
 from pathlib import Path
 
 from ..config.experiment_file import Experiment, load
@@ -51,8 +52,9 @@ def _is_same_experiment(run: StoredRun, experiment: Experiment) -> bool:
     changes = dict(EXTENDABLE)
     if earlier.measure is None and experiment.measure == _measure_of(run):
         changes["measure"] = None  # what the run measures by default is what the file asks for
-    to_text = lambda settings: settings.model_copy(update=changes).to_toml(run.path)
-    return to_text(earlier) == to_text(experiment)
+    # Tables, since the keys of an earlier version's file may have another order.
+    in_full = lambda settings: tomllib.loads(settings.model_copy(update=changes).to_toml(run.path))
+    return bool(in_full(earlier) == in_full(experiment))
 
 
 def _measure_of(run: StoredRun) -> list[str] | None:

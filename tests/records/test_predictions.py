@@ -88,7 +88,11 @@ def log_odds_by_hand(coefficients, fill):
 def test_a_run_its_folder_and_its_coefficients_predict_the_same(here):
     command("run", "two.toml")
     (here / "runs/two/preparation.json").unlink()  # as in folders written before
+    lines = TOML.replace('scale = "standard"\n', "").splitlines()
+    lines.insert(lines.index("[problem]") + 1, 'scale = "standard"')  # keys in another order
+    (here / "two.toml").write_text("\n".join(lines))
     command("run", "two.toml", "--rounds", "8")
+    assert not (here / "runs/two-2").exists()
     found = result("predict", "runs/two", "new.csv", "--site", "south")
     assert found == {"file": "runs/two/predictions.csv", "rows": 3}
     rows = table_of(here / "runs/two/predictions.csv")
