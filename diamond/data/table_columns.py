@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,9 @@ class Column:
     are one-hot coded: one feature per level, 1 for the level of the row. The words of a "text" are
     hashed into `width` features.
     """
+
+    # How a file of a preparation is read; a plain dictionary, since readers need no pydantic.
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"strict": True, "extra": "forbid"}
 
     name: str
     kind: Kind = "number"

@@ -248,6 +248,8 @@ def test_damaged_preparations_are_refused(tmp_path):
         good.replace('"name": "sex"', '"name": "age"'),
         good.replace('"F",', '"M",'),
         good.replace('"width": 1', '"width": 0', 1),
+        good.replace('"width": 1', '"width": "1"', 1),
+        good.replace('"width": 1', '"width": 1, "more": 1', 1),
         "null",
         "\x00",
     ):
