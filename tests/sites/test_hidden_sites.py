@@ -31,6 +31,7 @@ LOG_LINE = re.compile(
     r"the relay listens at 127\.0\.0\.1:\d+; it has no keys and reads no messages"
     r"|(west - east|east - west): (joined|closed after [\d.]+ s; \d+ bytes from (west|east), "
     r"\d+ from (west|east))"
+    r"|127\.0\.0\.1:\d+: refused: the other end closed the connection"  # the test of the doctor
 )
 
 
