@@ -75,13 +75,15 @@ def verify_hello(content: bytes, nonce: bytes, ca: bytes, roster: Roster) -> Rel
         signed = _signed_bytes(nonce, [name, other_name, version])
         key.verify(signature, signed, SIGNATURE_ALGORITHM)
     site, other = find_holder(certificate, roster), roster.by_name(other_name)
+    others = {member.number for member in roster.members if member.name == other_name}
     if site is None:
         raise unknown_key(fingerprint(key), "this relay", roster.version, version)
     if site.name != name:
         raise Refused(f"{site.name} asks in the name of {sanitize_text(name, 40)}")
-    if other is None or other.number not in site.neighbours:
+    if other is None or not others & {*site.neighbours}:
         raise Refused(f"{sanitize_text(other_name, 40)} is no neighbour of {site.name}")
-    return RelayRequest(site, other, version)
+    # A site that rejoins runs as the earlier member until then: its name leads to both.
+    return RelayRequest(roster.by_name(name) or site, other, version)
 
 
 def _signed_bytes(nonce: bytes, fields: list[Any]) -> bytes:
