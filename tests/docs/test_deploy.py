@@ -51,14 +51,14 @@ def test_kubernetes_gives_a_site_what_it_needs_and_nothing_more(monkeypatch):
     text = (ROOT / "deploy" / "kubernetes.yaml").read_text()
     job, *others = yaml.safe_load_all(text)
     kinds = [(part["apiVersion"], part["kind"]) for part in (job, *others)]
-    claims = [("v1", "PersistentVolumeClaim")] * 2
+    claims = [("v1", "PersistentVolumeClaim")] * 3
     assert kinds == [("batch/v1", "Job"), *claims, ("v1", "Service")]
     pod = job["spec"]["template"]["spec"]
     (site,) = pod["containers"]
     # One process at a time: nothing in parallel, no early replacement, volumes of one pod.
     assert job["spec"]["parallelism"] == job["spec"]["completions"] == 1
     assert job["spec"]["podReplacementPolicy"] == "Failed" and pod["restartPolicy"] == "Never"
-    assert all(part["spec"]["accessModes"] == ["ReadWriteOncePod"] for part in others[:2])
+    assert all(part["spec"]["accessModes"] == ["ReadWriteOncePod"] for part in others[:3])
     fatal = job["spec"]["podFailurePolicy"]["rules"][0]
     assert fatal["action"] == "FailJob"
     codes = fatal["onExitCodes"]
@@ -77,8 +77,8 @@ def test_kubernetes_gives_a_site_what_it_needs_and_nothing_more(monkeypatch):
     # Every volume exists and is mounted, and the command is one that the image accepts.
     names = [volume["name"] for volume in pod["volumes"]]
     assert sorted(names) == sorted(mount["name"] for mount in site["volumeMounts"])
-    claimed = [v["persistentVolumeClaim"]["claimName"] for v in pod["volumes"][:2]]
-    assert claimed == [part["metadata"]["name"] for part in others[:2]]
+    claimed = [v["persistentVolumeClaim"]["claimName"] for v in pod["volumes"][:3]]
+    assert claimed == [part["metadata"]["name"] for part in others[:3]]
     words = [text.replace("/bundle", str(ROOT)) for text in site["args"]]
     monkeypatch.setattr(compilation_cache, "enable_compile_cache", lambda: None)
     found = CliRunner().invoke(cli.app, ["net", *words])

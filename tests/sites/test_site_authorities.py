@@ -1,6 +1,7 @@
 """Certificates of an institution's PKI, made by openssl: accepted for the site that they name."""
 
 import asyncio
+import datetime
 import json
 import os
 import shutil
@@ -109,13 +110,11 @@ def test_sites_of_two_institutions_and_of_the_federation_talk_to_each_other(foun
     )
 
 
-def dates(days):
-    """A certificate that is valid for ten days before now, and so many after."""
-    import datetime
-
+def dates(days, since=-10):
+    """A certificate that is valid since so many days, and for so many from now."""
     now = datetime.datetime.now(datetime.UTC)
     moment = lambda days: f"{now + datetime.timedelta(days=days):%Y%m%d%H%M%SZ}"
-    return "-startdate", moment(-10), "-enddate", moment(days)
+    return "-startdate", moment(since), "-enddate", moment(days)
 
 
 def test_an_expired_certificate_is_refused(found, pkis):
@@ -123,6 +122,9 @@ def test_an_expired_certificate_is_refused(found, pkis):
     expired = install(found, "north", pkis[0].issue("old", f"DNS:{NORTH}", dates=EXPIRED))
     with pytest.raises(BadBundle, match="north expired on 2020-02-01"):
         check_expiry(expired)
+    issued = pkis[0].issue("early", f"DNS:{NORTH}", dates=dates(9, since=3))
+    with pytest.raises(BadBundle, match=r"valid from .*, and this machine's clock says .*: set it"):
+        check_expiry(install(found, "north", issued))
     assert refusal(expired, south) and "expired" in refusal(south, expired)
     with pytest.raises(Refused, match="expired"):
         verify_hello(encode_hello(expired, "south", b"1" * 32), b"1" * 32, south.ca, south.roster)

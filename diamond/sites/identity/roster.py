@@ -245,13 +245,19 @@ def load_bundle(folder: Path) -> Bundle:
 
 
 def check_expiry(bundle: Bundle) -> str:
-    """Return a warning if the certificate expires within 30 days; raise if it has."""
-    left = bundle.expires - datetime.datetime.now(datetime.UTC)
+    """Return a warning if the certificate expires within 30 days; raise unless it is valid."""
+    now = datetime.datetime.now(datetime.UTC)
+    left, begin = bundle.expires - now, bundle.x509_certificate.not_valid_before_utc
+    if now < begin:
+        raise BadBundle(
+            f"the certificate of {bundle.me.name} is valid from {begin:%Y-%m-%d %H:%M} UTC on, and "
+            f"this machine's clock says {now:%Y-%m-%d %H:%M} UTC: set it right"
+        )
     warned = datetime.timedelta(days=30)
     when, renewed = f"{bundle.expires:%Y-%m-%d %H:%M} UTC", "`diamond net renew` at the authority"
     if bundle.me.subject:
         renewed = f"from {bundle.me.authority}, into {CERTIFICATE}"
-        warned = min(warned, (bundle.expires - bundle.x509_certificate.not_valid_before_utc) / 3)
+        warned = min(warned, (bundle.expires - begin) / 3)
     if left.total_seconds() <= 0:
         raise BadBundle(
             f"the certificate of {bundle.me.name} expired on {when}, so that no neighbour talks to "
