@@ -233,15 +233,18 @@ def test_what_is_of_no_use_for_a_site_is_refused_with_a_remedy(found, pkis):
 def test_a_joining_site_has_its_own_authority_and_a_name_stands_for_one_member(found, pkis):
     places = {m.name: m.address for m in load_roster(found).members} | {"east": "127.0.0.1:9"}
     network = diamond.network.path(4), {"graph": "path", "agents": 4}
-    east = {"east": ("hospital", "dns:east.hospital.example")}
-    bundles = change_members(found, places, *network, 5, subjects=east)
+    named = {m.name: (m.authority, m.subject) for m in load_roster(found).members if m.subject}
+    named |= {"east": ("hospital", "dns:east.hospital.example")}
+    bundles = change_members(found, places, *network, 5, subjects=named)
     assert list(bundles) == ["east"] and not (bundles["east"] / "agent.key").exists()
     member = load_roster(found).by_name("east")
-    assert (member.authority, member.subject, member.fingerprint) == (*east["east"], "")
+    assert (member.authority, member.subject, member.fingerprint) == (*named["east"], "")
+    other = named | {"west": ("hospital", "dns:west.hospital.example")}
+    with pytest.raises(ValueError, match="west is a member by another authority or name in its"):
+        change_members(found, places, *network, 9, subjects=other)
     places = {name: places[name] for name in ("south", "west", "east", "north")}
     with pytest.raises(BadBundle, match="certificate of north has the name of a member"):
-        subjects = {"north": ("hospital", f"dns:{NORTH}")}
-        change_members(found, places, *network, 9, subjects=subjects, rejoining=["north"])
+        change_members(found, places, *network, 9, subjects=named, rejoining=["north"])
 
 
 def test_rosters_without_such_authorities_have_the_earlier_format(found, tmp_path):

@@ -70,6 +70,14 @@ def change_members(
             f"sites: list those that stay in their order ({', '.join(numbers)}), then those that "
             f"join"
         )
+    for name, number in numbers.items():
+        member = old.members[number]
+        subject = (subjects or {}).get(name, ("", ""))
+        if name in sites and subject != (member.authority, member.subject):
+            raise ValueError(
+                f"subjects: {name} is a member by another authority or name in its certificates, "
+                f"which stay; let it rejoin with the new ones"
+            )
     numbers |= {name: len(old.members) + k for k, name in enumerate(joining)}
     members = tuple(numbers[name] for name in sites)
     epoch = Epoch(from_round, network, members)
@@ -79,9 +87,8 @@ def change_members(
     requested = requested_keys(requests, joining)
     make = lambda: ec.generate_private_key(ec.SECP256R1())
     named = {name: subject for name, subject in (subjects or {}).items() if name in joining}
-    if used := [
-        n for n, s in named.items() if s in {(m.authority, m.subject) for m in old.members}
-    ]:
+    known = {(member.authority, member.subject) for member in old.members}
+    if used := [name for name, subject in named.items() if subject in known]:
         raise BadBundle(
             f"the certificate of {used[0]} has the name of a member that the roster lists: have it "
             f"issued with another name"

@@ -89,6 +89,8 @@ class Roster:
 
     def by_subject(self, certificate: x509.Certificate) -> Member | None:
         """Return the member whose own authority has issued that certificate for it."""
+        if not self.authorities:
+            return None
         names = site_authorities.subject_names(certificate)
         candidates = (m for m in reversed(self.members) if m.subject and m.subject in names)
         is_issued_by = site_authorities.is_issued_by
