@@ -72,8 +72,8 @@ def change_members(
         )
     for name, number in numbers.items():
         member = old.members[number]
-        subject = (subjects or {}).get(name, ("", ""))
-        if name in sites and subject != (member.authority, member.subject):
+        given = (subjects or {}).get(name, ("", ""))
+        if name in sites and given != (member.authority, member.subject):
             raise ValueError(
                 f"subjects: {name} is a member by another authority or name in its certificates, "
                 f"which stay; let it rejoin with the new ones"
@@ -88,7 +88,7 @@ def change_members(
     make = lambda: ec.generate_private_key(ec.SECP256R1())
     named = {name: subject for name, subject in (subjects or {}).items() if name in joining}
     known = {(member.authority, member.subject) for member in old.members}
-    if used := [name for name, subject in named.items() if subject in known]:
+    if used := [name for name, given in named.items() if given in known]:
         raise BadBundle(
             f"the certificate of {used[0]} has the name of a member that the roster lists: have it "
             f"issued with another name"
