@@ -136,7 +136,7 @@ def test_a_key_comes_from_a_command_and_is_never_on_the_disk(own_keys, tmp_path,
         (f"cat '{tmp_path / 'none'}'", r"DIAMOND_KEY_COMMAND failed \(1: .*No such file"),
         ("no-such-program", "DIAMOND_KEY_COMMAND cannot be run"),
         ("unclosed '", "DIAMOND_KEY_COMMAND cannot be run: No closing quotation"),
-        ("echo nothing", "is not in PEM"),
+        ("echo nothing", "DIAMOND_KEY_COMMAND holds no private key"),
         (f"cat '{other}'", "do not belong together: copy both"),
     ):
         monkeypatch.setenv(private_keys.KEY_COMMAND, command)

@@ -222,7 +222,6 @@ def load_bundle(folder: Path) -> Bundle:
     with refuse_unreadable(BadBundle, f"{folder} is no whole bundle"):
         ca, certificate = ((folder / name).read_bytes() for name in (CA, CERTIFICATE))
         take_requested_key(folder, certificate)
-        key = read_site_key(folder)
         own = x509.load_pem_x509_certificate(certificate)
         crls = (folder / CRLS).read_bytes() if (folder / CRLS).exists() else b""
         me = roster.by_key(fingerprint(own.public_key())) or roster.by_subject(own)
@@ -233,12 +232,12 @@ def load_bundle(folder: Path) -> Bundle:
         )
     if me.subject:
         site_authorities.check_own_certificate(own, folder / CERTIFICATE)
-    with refuse_unreadable(BadBundle, f"the key of {folder} is not in PEM, or not elliptic"):
-        if load_signing_key(key).public_key() != own.public_key():
-            raise BadBundle(
-                f"the key of {folder} and {CERTIFICATE} do not belong together: copy both of one "
-                f"bundle"
-            )
+    with refuse_unreadable(BadBundle, f"{folder} is no whole bundle"):
+        key = read_site_key(folder)
+    if load_signing_key(key).public_key() != own.public_key():
+        raise BadBundle(
+            f"the key of {folder} and {CERTIFICATE} do not belong together: copy both of one bundle"
+        )
     pems = [pem for authority in roster.authorities.values() for pem in authority]
     site_authorities.check_crls(crls, pems)
     if site_authorities.is_revoked(own, crls):
