@@ -44,9 +44,9 @@ def change(
         from ..config.federation_file import load
         from ..config.validation_errors import BadExperiment, Mistake, value_errors_as_mistakes
         from ..core.exclusions import check_combination
-        from ..sites.identity.member_changes import change_members
         from ..sites.identity.private_keys import read_request
         from ..sites.identity.roster import ROSTER, decode_roster, load_roster
+        from ..sites.identity.roster_changes import change_members
 
         federation, old = load(file), load_roster(folder)
         terms = federation.terms()

@@ -2,18 +2,18 @@
 
 import io
 import json
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from diamond.cli.result_commands import LIST_COLUMNS, _print_solution
+from diamond.cli.result_commands import LIST_COLUMNS
 from diamond.cli.terminal_tables import heading, print_table, select_columns
 from diamond.metrics import display as progress
 from diamond.records.folder_reader import open_runs, sort_by_start
 from diamond.records.folder_recovery import REQUIRED_KEYS
 from diamond.records.manifest import current_time
 from diamond.records.result_table import average_over_seeds
+from diamond.records.run_summary import summarize_run
 
 pytestmark = pytest.mark.quick
 
@@ -98,9 +98,10 @@ def test_runs_are_shown_in_the_order_they_were_begun(tmp_path):
 
 @pytest.mark.parametrize(
     ("site", "owner"),
-    [({"site": {"name": "north", "agent": 0}}, "of north alone"), ({}, "the mean of the agents")],
+    [({"site": {"name": "north", "agent": 0}}, "of north"), ({}, "mean of the agents")],
 )
-def test_it_is_said_whose_x_is_shown(capsys, site, owner):
-    manifest = {"answer": {"size": 1, "x": {"": [0.5]}}} | site
-    _print_solution(SimpleNamespace(manifest=manifest, path="runs/a"))
-    assert capsys.readouterr().out.startswith(f"x, {owner}:\n")
+def test_it_is_said_whose_x_is_shown(site, owner):
+    network = {"network": {"agents": 2, "name": "ring(2)"}}
+    summary = summarize_run({"answer": {"size": 1, "x": {"": [0.5]}}} | network | site, [])
+    assert summary.sections[0].cells == [["entry", owner], ["x[0]", "0.5"]]
+    assert f"entry  {owner}\nx[0]  " in " ".join([repr(summary)])

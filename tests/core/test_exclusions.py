@@ -27,7 +27,7 @@ from diamond.network.channels import delay, drops, noise, quantized, sign
 from diamond.network.mixing.lossy_mixer import make_mixer
 from diamond.privacy.private_runs import check_private_run
 from diamond.sites.identity.certificate_authority import create_federation
-from diamond.sites.identity.member_changes import change_members
+from diamond.sites.identity.roster_changes import change_members
 from diamond.sites.rounds.node import Node
 from diamond.sites.rounds.site_agent import Agent
 from diamond.sites.transport.in_process_transport import InProcessNetwork

@@ -24,9 +24,9 @@ from diamond.sites.identity.certificate_authority import (
     renew_keys,
 )
 from diamond.sites.identity.certificate_check import find_holder, read_claim
-from diamond.sites.identity.member_changes import change_members
 from diamond.sites.identity.private_keys import BadBundle, create_request, read_request
 from diamond.sites.identity.roster import load_bundle, load_roster, load_signed_roster
+from diamond.sites.identity.roster_changes import change_members
 from diamond.sites.transport.in_process_transport import run_simulated
 from diamond.sites.transport.relay_handshake import encode_hello, verify_hello
 
@@ -238,9 +238,9 @@ def test_a_real_site_on_another_cpu_stops_and_continues_by_the_command_that_it_n
         monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_max_isa=SSE4_2")
         alive["south"] = start_site(trial, "south")
         alive["south"].communicate(timeout=120)
-        said = (trial / "south.txt").read_text()
-        assert alive["south"].returncode == 2, said
-        assert "has sent another message of round" in said and "--rewind --rejoin" in said
+        message = (trial / "south.txt").read_text()
+        assert alive["south"].returncode == 2, message
+        assert "has sent another message of round" in message and "--rewind --rejoin" in message
         assert alive["north"].poll() is alive["west"].poll() is None  # they wait
         first = let_south_rejoin(trial, command)
         alive["south"] = start_site(trial, "south")

@@ -22,7 +22,6 @@ from diamond.sites.identity.certificate_authority import (
     write_bundles,
 )
 from diamond.sites.identity.credentials import Credentials
-from diamond.sites.identity.member_changes import change_members
 from diamond.sites.identity.private_keys import BadBundle
 from diamond.sites.identity.roster import (
     SIGNATURE_ALGORITHM,
@@ -31,6 +30,7 @@ from diamond.sites.identity.roster import (
     load_signed_roster,
 )
 from diamond.sites.identity.roster_acceptance import RosterAcceptance, offer_roster, roster_epochs
+from diamond.sites.identity.roster_changes import change_members
 from diamond.sites.rounds.epoch_run import EpochRun, make_epoch_node
 from diamond.sites.rounds.site_agent import Agent
 from diamond.sites.transport.errors import Refused

@@ -18,9 +18,9 @@ from diamond.sites.identity import site_authorities
 from diamond.sites.identity.certificate_authority import create_federation, renew_keys
 from diamond.sites.identity.certificate_check import find_holder
 from diamond.sites.identity.credentials import Credentials
-from diamond.sites.identity.member_changes import change_members
 from diamond.sites.identity.private_keys import BadBundle
 from diamond.sites.identity.roster import check_expiry, decode_roster, load_bundle, load_roster
+from diamond.sites.identity.roster_changes import change_members
 from diamond.sites.rounds.overview import new_query, sign_status, verify_status
 from diamond.sites.transport.errors import Refused, Unreachable
 from diamond.sites.transport.messages import Ping, Pong

@@ -28,7 +28,6 @@ from diamond.sites.identity.certificate_authority import create_federation
 from diamond.sites.identity.certificate_check import verify_certificate
 from diamond.sites.identity.credentials import Credentials
 from diamond.sites.identity.handshake import describe_differences
-from diamond.sites.identity.member_changes import change_members
 from diamond.sites.identity.private_keys import (
     BadBundle,
     create_request,
@@ -42,6 +41,7 @@ from diamond.sites.identity.roster import (
     save_accepted,
 )
 from diamond.sites.identity.roster_acceptance import offer_roster, unpack_roster
+from diamond.sites.identity.roster_changes import change_members
 from diamond.sites.identity.site_authorities import check_crls, is_revoked, stale_crls
 from diamond.sites.identity.stewards import (
     ALGORITHM,
