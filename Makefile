@@ -62,8 +62,8 @@ test-lowest:  ## the demo and the fastest tests with the oldest supported versio
 # PyTorch has an environment of its own: it is large, and its versions are pinned.
 $(TORCH)/installed: pyproject.toml
 	$(PYTHON) -m venv $(TORCH)
-	$(TORCH)/bin/python $(INSTALL) --editable '.[torch,net]' pytest pytest-xdist \
-	  hypothesis transformers peft
+	$(TORCH)/bin/python $(INSTALL) --editable '.[torch,net]' 'torch==2.13.0' \
+	  'torchax==0.0.14.dev20261026' pytest pytest-xdist hypothesis transformers peft
 	touch $@
 
 test-torch: $(TORCH)/installed  ## diamond.torch, with the versions of the extra

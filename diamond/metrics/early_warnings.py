@@ -15,6 +15,7 @@ from ..problem import Problem
 from . import lower_solution
 
 GROWN = 100.0  # growth of a direction over its minimum
+OPENING_SHARE = 0.2  # of the rounds
 STABLE = 1.0  # beta times the curvature of g_yy; the limit is 2
 STALE = 10.0  # ||mean of p|| / ||grad l||: momentum exceeds the gradient
 VANISHED = 1e-3  # relative to the first ||grad l||^2
@@ -49,7 +50,9 @@ class EarlyWarnings:
         """
         if not self.problem.has_lower_solution and "metric" not in entry:
             numbers = partial(_schedule_values, algorithm, 0)
-            return self._filter_new({"growth": self._measured_growth_warning(entry, numbers)})
+            return self._filter_new(
+                {"growth": self._measured_growth_warning(entry, numbers, rounds)}
+            )
         if "metric" not in entry:  # without exact measures
             messages = {
                 "growth": self._growth_warning(
@@ -122,9 +125,14 @@ class EarlyWarnings:
         return None
 
     def _measured_growth_warning(
-        self, entry: dict[str, float], numbers: ScheduleValues
+        self, entry: dict[str, float], numbers: ScheduleValues, rounds: int
     ) -> str | None:
-        """Warn of a direction that grows, by its measured norm: the state stays on the device."""
+        """Warn of a direction that grows, by its measured norm: the state stays on the device.
+
+        The first rounds are no reference: a penalty's direction of x is near 0 until y has moved.
+        """
+        if entry["round"] < OPENING_SHARE * rounds:
+            return None
         for name, step in (("x_direction", "alpha"), ("y_direction", "beta")):
             if name in entry and entry["round"]:
                 message = self._growth_message(name, step, entry[name], entry, numbers=numbers)

@@ -100,17 +100,26 @@ def test_a_module_put_into_training_mode_later_is_refused_at_its_use():
         apply({**params, "other": 0}, jnp.ones((3, 2)))
 
 
-def test_other_versions_are_refused_with_the_pins():
-    torch_versions.check_versions("2.13.0+cpu", torch_versions.TORCHAX)
-    for versions in (("2.12.1", torch_versions.TORCHAX), ("2.13.0", "0.0.13"), ("2.13.0", None)):
-        with pytest.raises(ImportError, match=r"pip install 'torch==2.13.0' 'torchax==0.0.14.dev"):
+def test_earlier_versions_are_refused_and_untested_ones_warn():
+    tested = torch_versions.TORCHAX
+    torch_versions.check_versions("2.13.0+cpu", tested)
+    torch_versions.check_versions("2.15.1", tested)
+    for versions in (("2.14.0", tested), ("2.13.0", "0.0.14"), ("2.13.0", "0.0.14.dev20261101")):
+        with pytest.warns(RuntimeWarning, match=f"pip install 'torchax=={tested}"):
+            torch_versions.check_versions(*versions)
+    too_old = ("2.12.1", tested), ("2.13.0", "0.0.13"), ("2.13.0", "0.0.14.dev20261001")
+    for versions in (*too_old, ("2.13.0", None), (None, tested)):
+        with pytest.raises(ImportError, match=r"pip install 'torch>=2.13.0' 'torchax>=0.0.14.dev"):
             torch_versions.check_versions(*versions)
 
 
-def test_the_pins_of_the_extra_are_those_that_are_checked():
-    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    assert f'"torch=={torch_versions.TORCH[0]}.0"' in text
-    assert f'"torchax=={torch_versions.TORCHAX}"' in text
+def test_one_torchax_is_tested_and_documented_and_no_extra_needs_a_development_build():
+    root = Path(__file__).parents[2]
+    pins = f"'torch=={torch_versions.TORCH}'", f"'torchax=={torch_versions.TORCHAX}'"
+    assert all(pin in (root / "Makefile").read_text() for pin in pins)
+    page = (root / "docs" / "how-to" / "pytorch.md").read_text()
+    assert f"'torchax>={torch_versions.TORCHAX}'" in page
+    assert ".dev" not in (root / "pyproject.toml").read_text()
 
 
 def test_telemetry_of_torchax_is_off_before_its_import():
