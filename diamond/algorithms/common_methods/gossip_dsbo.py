@@ -75,8 +75,9 @@ def gossip_dsbo(
 ) -> GossipDsbo:
     """Average q <- (1 - theta) sum_j M_ij q_j + theta q(fresh) for f_x, f_y, g_y, g_xy, g_yy.
 
-    x moves along f_x - g_xy [g_yy]^-1 f_y of these averages, y along g_y, both mixed. Biased by
-    theta and the steps if agents differ. Agents send whole matrices, so y must be small.
+    In round 0 theta is 1: the first averages are those of fresh rows. x moves along
+    f_x - g_xy [g_yy]^-1 f_y of these averages, y along g_y, both mixed. Biased by theta and the
+    steps if agents differ. Agents send whole matrices, so y must be small.
     """
     _, s = choose(steps, "paper", alpha=alpha, beta=beta, theta=theta)
     return GossipDsbo(s["alpha"], s["beta"], s["theta"], floor, batch)

@@ -5,6 +5,8 @@ average    r_t = (1 - theta_t) r_{t-1} + theta_t d_t
 momentum   p_t = d(t) + (1 - eta_t) (p_{t-1} - d(t-1))     both on the sample of round t (6, 7)
 recursive  p_t = p_{t-1} + d(t) - d(t-1), and every q rounds d(t) on all rows
 saga       p_t = d(b) - table(b) + mean of the table, b the block of rows drawn
+
+In round 0 the weights theta and eta are 1: every estimator begins with a direction.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -27,9 +27,9 @@ def lopa(
 ) -> ComposedAlgorithm:
     """Step x along r_t = (1 - theta_t) r_{t-1} + theta_t (f_x - g_xy z), y along g_y.
 
-    z moves along g_yy z - f_y. `x` "gt": LoPA-GT, u_t tracks r_t; "gossip": LoPA-LG, along r_t
-    itself, with a bias of order alpha if agents differ. `relax` (tau of the paper) is the share of
-    the step of x that is made.
+    In round 0 theta is 1: r_0 is the first direction. z moves along g_yy z - f_y. `x` "gt":
+    LoPA-GT, u_t tracks r_t; "gossip": LoPA-LG, along r_t itself, with a bias of order alpha if
+    agents differ. `relax` (tau of the paper) is the share of the step of x that is made.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta, "theta": theta}
     return compose_parts(
