@@ -4,3 +4,4 @@ from .cleaned import CleanedClassifier as CleanedClassifier
 from .shared_penalty import SharedPenaltyClassifier as SharedPenaltyClassifier
 from .shared_penalty import SharedPenaltyRegressor as SharedPenaltyRegressor
 from .shared_representation import SharedRepresentationClassifier as SharedRepresentationClassifier
+from .survival import SharedPenaltySurvival as SharedPenaltySurvival

@@ -1,6 +1,6 @@
 """Linear models per site whose penalties all sites learn together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Literal, NamedTuple, Self
 
@@ -13,6 +13,7 @@ from .site_estimator import SiteEstimator, SiteTable, double_precision  # explai
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
+from ..core.pytrees import Tree
 from ..gallery.feature_penalties import PenalizedLoss
 from . import linear_losses
 from .class_labels import SiteClassifier
@@ -35,10 +36,11 @@ class Target(NamedTuple):
     unit: float = 1.0  # unit of the scores
     loss_unit: float = 1.0
     scores: int | None = None  # number of scores of a row; None: one, without an axis
+    arrange: Callable[[list[Tree]], list[Tree]] = list  # makes the rows of the loss, site by site
 
 
 class SharedPenalty(SiteEstimator):
-    """Base class of the regressor and the classifier."""
+    """Base class of the estimators with learned penalties."""
 
     penalties_: np.ndarray
     n_iter_: int
@@ -90,13 +92,13 @@ class SharedPenalty(SiteEstimator):
                 split = split_rows(self, rows, table.site, target.strata, self.sites_)
                 bounded = BoundedPenalties(lower, y["w"].size)
                 start = np.zeros(lower.size)
-                run = learn_shared(
-                    target.loss, bounded, start, y, split.train, split.valid, self.accuracy
-                )
+                train, valid = target.arrange(split.train), target.arrange(split.valid)
+                run = learn_shared(target.loss, bounded, start, y, train, valid, self.accuracy)
                 x = np.asarray(bounded.log_penalties(np.mean(run.x, 0)))
                 self.history_, self.n_iter_ = dict(run.history), run.rounds
                 fitted = split.first_train | self.refit
-            models = fit_sites(target.loss, lower, x, y, by_site(rows, table.site, fitted))
+            all_rows = target.arrange(by_site(rows, table.site, fitted))
+            models = fit_sites(target.loss, lower, x, y, all_rows)
         weights = models["w"].reshape(len(self.sites_), size, -1)[:, :count].swapaxes(1, 2)
         coef = target.unit * weights / units.deviation
         intercept = target.unit * models["b"].reshape(len(self.sites_), -1) + target.shift

@@ -116,6 +116,11 @@ def rounded_size(size: int, least: int = FEWEST_ROWS) -> int:
     return next(rounded for rounded in sizes if rounded >= size)
 
 
+def padded_count(count: int) -> int:
+    """Return the length of an array for `count` rows; one row, a whole table, stays one."""
+    return rounded_size(count) if count > 1 else 1
+
+
 class TableProblem(Problem):
     """A problem whose arrays have rounded numbers of rows; repeated rows do not count."""
 
@@ -124,7 +129,7 @@ class TableProblem(Problem):
 
         def repeat(a: Any) -> jax.Array:
             count = a.shape[1]
-            padded = np.take(np.asarray(a), np.arange(rounded_size(count)) % count, axis=1)
+            padded = np.take(np.asarray(a), np.arange(padded_count(count)) % count, axis=1)
             return host_transfer.to_device(padded)
 
         return replace(rows, data=jax.tree.map(repeat, rows.data))
@@ -133,7 +138,7 @@ class TableProblem(Problem):
 def stack_all(agents: Sequence[Tree]) -> Rows:
     """Return the rows of all sites as arrays of a rounded length."""
     counts = np.array([len(jax.tree.leaves(rows)[0]) for rows in agents], np.int32)
-    length = rounded_size(int(counts.max()))
+    length = padded_count(int(counts.max()))
     repeat = lambda a: np.take(a, np.arange(length) % len(a), axis=0)
     stack = lambda *leaves: host_transfer.to_device(np.stack([*map(repeat, leaves)]))
     return Rows(jax.tree.map(stack, *agents), host_transfer.to_device(counts), 1)

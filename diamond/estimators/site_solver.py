@@ -15,7 +15,7 @@ from ..metrics.lower_solution import solve_lower_level
 from ..network import complete
 from ..problem import Objectives
 from ..records.run import Run
-from .site_rows import TableProblem, rounded_size, stack_all
+from .site_rows import TableProblem, padded_count, stack_all
 
 LARGEST_BLOCK = 1024  # rows
 Loss = Callable[[Tree, Tree, Any], jax.Array]
@@ -43,7 +43,7 @@ def learn_shared(
     """
     problem = TableProblem(upper, lower, lambda key: (jnp.asarray(x), y), train, valid)
     most_rows = max(problem.counts(part).max() for part in ("train", "valid"))
-    block = min(rounded_size(int(most_rows)), LARGEST_BLOCK)  # one block needs no loop over blocks
+    block = min(padded_count(int(most_rows)), LARGEST_BLOCK)  # one block needs no loop over blocks
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "batch = ", RuntimeWarning)  # repeated rows do not count
         return solve(
