@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import jax.numpy as jnp
 import numpy as np
 
-from .site_estimator import SiteEstimator, SiteTable, double_precision  # explains a missing package
+from .site_estimator import SiteTable, double_precision  # explains a missing package
 
 # isort: split
 from sklearn.base import RegressorMixin
@@ -17,6 +17,7 @@ from ..core.pytrees import Tree
 from ..gallery.feature_penalties import PenalizedLoss
 from . import linear_losses
 from .class_labels import SiteClassifier
+from .federation import FederatedEstimator
 from .linear_losses import LinearLoss
 from .penalties import BoundedPenalties, GroupedPenalties, group_features
 from .site_rows import by_site, measure_units, split_rows
@@ -39,11 +40,8 @@ class Target(NamedTuple):
     arrange: Callable[[list[Tree]], list[Tree]] = list  # makes the rows of the loss, site by site
 
 
-class SharedPenalty(SiteEstimator):
+class SharedPenalty(FederatedEstimator):
     """Base class of the estimators with learned penalties."""
-
-    penalties_: np.ndarray
-    n_iter_: int
 
     def __init__(
         self,
@@ -315,6 +313,11 @@ class SharedPenaltyClassifier(SiteClassifier, SharedPenalty):
         >>> model.coef_.shape, model.predict_proba(X[:1]).shape
         ((2, 30), (1, 2))
     """
+
+    no_federation: ClassVar = (
+        "the problem 'hyperparameter' also penalizes intercepts, so it has other models; use a "
+        "file with this problem, or write a problem in Python"
+    )
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Learn the penalties and fit a model per site.

@@ -1,6 +1,6 @@
 """Cox regression per site, whose penalties all sites learn together."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -62,6 +62,8 @@ class SharedPenaltySurvival(SharedPenalty):
         >>> bool(model.score(X, y) > 0.9)
         True
     """
+
+    no_federation: ClassVar = "no problem of the gallery has censored times; write one in Python"
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Learn the penalties and fit a model per site.

@@ -69,6 +69,7 @@ def validation_loss(X, penalty):
     return np.mean(losses)
 
 
+@pytest.mark.wide
 def test_learned_penalties_minimize_the_validation_loss(tmp_path):
     noise = np.random.default_rng(1).normal(size=(len(X), 10))  # makes some penalty the best one
     table = np.column_stack([X, noise])
