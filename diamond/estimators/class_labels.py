@@ -30,9 +30,9 @@ class SiteClassifier(ClassifierMixin, SiteEstimator):  # type: ignore[misc]
 
     classes_: np.ndarray
 
-    def _read_labels(self, X: Any, y: Any, groups: Any) -> Labels:
+    def _read_labels(self, X: Any, y: Any, groups: Any, sample_weight: Any = None) -> Labels:
         """Check a table with labels, and set `classes_`."""
-        table = self._read(X, y, groups)
+        table = self._read(X, y, groups, sample_weight)
         check_classification_targets(table.y)
         self.classes_, codes = np.unique(table.y, return_inverse=True)
         if len(self.classes_) < 2:

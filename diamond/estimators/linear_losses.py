@@ -49,12 +49,13 @@ class Quantile:
 
 @dataclass(frozen=True)
 class LinearLoss:
-    """The mean of `row_loss` of the scores a w + b and the targets b of the rows."""
+    """The weighted mean of `row_loss` of the scores a w + b and the targets b of the rows."""
 
     row_loss: Callable[[jax.Array, jax.Array], jax.Array]
 
     def __call__(self, x: Tree, y: Tree, rows: Any) -> jax.Array:
-        return jnp.mean(self.row_loss(rows["a"] @ y["w"] + y["b"], rows["b"]))
+        losses = self.row_loss(rows["a"] @ y["w"] + y["b"], rows["b"])
+        return jnp.mean(rows["weight"] * losses)
 
 
 def wrong_probability(x: Tree, y: Tree, rows: Any) -> jax.Array:
@@ -67,7 +68,7 @@ def wrong_probability(x: Tree, y: Tree, rows: Any) -> jax.Array:
 
 
 def multinomial(x: Tree, y: Tree, rows: Any) -> jax.Array:
-    """Return the mean cross-entropy over the classes that a site has, marked in the leaf "m".
+    """Return the weighted mean cross-entropy over the classes of a site, marked in the leaf "m".
 
     Adding a number to all intercepts changes no probability, and no row determines the intercept of
     an absent class. Squares of both, which are 0 at the minimum, make the minimizer unique.
@@ -77,7 +78,7 @@ def multinomial(x: Tree, y: Tree, rows: Any) -> jax.Array:
     losses = -jnp.take_along_axis(log_shares, rows["b"][:, None], 1)[:, 0]
     mean = jnp.sum(jnp.where(has, y["b"], 0), 1) / jnp.sum(has, 1)
     absent = jnp.sum(jnp.where(has, 0, y["b"]) ** 2, 1)
-    return jnp.mean(losses + 0.5 * (mean**2 + absent))
+    return jnp.mean(rows["weight"] * (losses + 0.5 * (mean**2 + absent)))
 
 
 def partial_likelihood(x: Tree, y: Tree, tables: Any) -> jax.Array:
@@ -92,7 +93,8 @@ def partial_likelihood(x: Tree, y: Tree, tables: Any) -> jax.Array:
         scores = table["a"] @ y["w"]
         largest = jax.lax.stop_gradient(jnp.max(scores))
         # jax.lax.cumlogsumexp takes nine times as long to compile.
-        sums = jnp.cumsum(jnp.exp(scores - largest)) + jnp.finfo(scores.dtype).tiny
+        hazards = table["at_risk"] * jnp.exp(scores - largest)
+        sums = jnp.cumsum(hazards) + jnp.finfo(scores.dtype).tiny
         at_risk = largest + jnp.log(sums)[table["last"]]
         return jnp.sum(table["weight"] * (at_risk - scores))
 

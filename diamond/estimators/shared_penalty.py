@@ -27,6 +27,11 @@ QUANTILE_SMOOTHING = 0.05  # standard deviations of the target
 Penalties = Literal["feature", "shared"] | Mapping[Any, Any] | Sequence[Any]
 
 
+def normalize_weights(tables: list[Tree]) -> list[Tree]:
+    """Return each table with weights whose mean is 1."""
+    return [rows | {"weight": rows["weight"] / np.mean(rows["weight"])} for rows in tables]
+
+
 class Target(NamedTuple):
     """The targets of a fit, and what they say of coefficients in the units of the table."""
 
@@ -37,7 +42,8 @@ class Target(NamedTuple):
     unit: float = 1.0  # unit of the scores
     loss_unit: float = 1.0
     scores: int | None = None  # number of scores of a row; None: one, without an axis
-    arrange: Callable[[list[Tree]], list[Tree]] = list  # makes the rows of the loss, site by site
+    # Makes the rows of the loss, site by site.
+    arrange: Callable[[list[Tree]], list[Tree]] = normalize_weights
 
 
 class SharedPenalty(FederatedEstimator):
@@ -69,8 +75,8 @@ class SharedPenalty(FederatedEstimator):
     def _fit(self, table: SiteTable, target: Target, has_groups: bool) -> Self:
         """Learn the penalties, and fit the models of the sites."""
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        units, count = measure_units(table.X), self.n_features_in_
-        rows = {"a": units.standardize(table.X)} | target.rows
+        units, count = measure_units(table.X, table.weight), self.n_features_in_
+        rows = {"a": units.standardize(table.X), "weight": table.weight} | target.rows
         size = rows["a"].shape[1]
         if not 0 < self.smoothing < np.inf:
             raise ValueError(f"smoothing = {self.smoothing!r}; give a number above 0, as 0.01")
@@ -133,7 +139,7 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
     fitted to the training rows (`diamond.solve`). With `refit` the models are then fitted to all
     rows of their sites.
 
-    Features and targets are standardized for the fit, by the means and deviations over all sites.
+    Features and targets are standardized for the fit, by means and deviations over all sites.
     If sites kept their rows, the sums behind these numbers and the hypergradients of the penalties
     would leave a site, and nothing else. Computation is in float64. Sparse features become dense.
 
@@ -205,23 +211,26 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
             random_state=random_state,
         )
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
         """Learn the penalties and fit a model per site.
 
         Args:
             X: features (rows, features): an array, a table with names, or a sparse matrix.
             y: targets (rows,).
             groups: site of each row; None: all rows are of one site.
+            sample_weight: weight of each row in the means of its site; a whole number is as many
+                equal rows, but that splits do not tear them apart.
 
         Returns:
             The estimator.
         """
-        table = self._read(X, y, groups, y_numeric=True)
+        table = self._read(X, y, groups, sample_weight, y_numeric=True)
         return self._fit(table, self._target(table), groups is not None)
 
     def _target(self, table: SiteTable) -> Target:
         """Return the targets in the units of the fit."""
         y, strata = table.y.astype(float), np.zeros(len(table.y), int)
+        mean = np.average(y, weights=table.weight)
         make = lambda row_loss, targets, **units: Target(
             LinearLoss(row_loss), {"b": targets}, strata, **units
         )
@@ -231,15 +240,14 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
                     f"y has {y.min():g} in row {int(y.argmin())}, but loss='poisson' needs counts; "
                     f"give targets of 0 and above"
                 )
-            totals = np.bincount(table.site, y)
+            totals = np.bincount(table.site, y * table.weight)
             if not totals.all():
                 raise ValueError(
                     f"site {self.sites_.tolist()[int(totals.argmin())]!r} has counts of 0 only, so "
                     f"loss='poisson' has no best intercept there; merge the site with another"
                 )
-            mean = y.mean()
             return make(linear_losses.poisson, y / mean, shift=np.log(mean), loss_unit=mean)
-        mean, unit = y.mean(), float(y.std()) or 1.0
+        unit = float(np.sqrt(np.average((y - mean) ** 2, weights=table.weight))) or 1.0
         if self.loss == "squared":
             units = {"shift": mean, "unit": unit, "loss_unit": unit**2}
             return make(linear_losses.squared, (y - mean) / unit, **units)
@@ -319,18 +327,20 @@ class SharedPenaltyClassifier(SiteClassifier, SharedPenalty):
         "file with this problem, or write a problem in Python"
     )
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
         """Learn the penalties and fit a model per site.
 
         Args:
             X: features (rows, features): an array, a table with names, or a sparse matrix.
             y: labels (rows,), numbers or texts.
             groups: site of each row; None: all rows are of one site.
+            sample_weight: weight of each row in the means of its site; a whole number is as many
+                equal rows, but that splits do not tear them apart.
 
         Returns:
             The estimator.
         """
-        labels = self._read_labels(X, y, groups)
+        labels = self._read_labels(X, y, groups, sample_weight)
         codes = labels.codes
         if len(self.classes_) == 2:
             rows = {"b": codes.astype(float)}

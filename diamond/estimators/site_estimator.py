@@ -15,7 +15,12 @@ except ModuleNotFoundError as cause:
         "diamond.estimators needs scikit-learn, which is not installed; install it by "
         "pip install 'diamond-bilevel[sklearn]'"
     ) from cause
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
 from .saving import load_estimator, save_estimator
 
@@ -26,6 +31,7 @@ class SiteTable(NamedTuple):
     X: np.ndarray
     y: np.ndarray
     site: np.ndarray  # number of the site of each row
+    weight: np.ndarray
 
 
 class SiteEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -68,29 +74,33 @@ class SiteEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         """
         return load_estimator(cls, Path(path))
 
-    def _read(self, X: Any, y: Any, groups: Any, **checks: Any) -> SiteTable:
-        """Check a table, and set `sites_` and the names of its features."""
+    def _read(
+        self, X: Any, y: Any, groups: Any, sample_weight: Any = None, **checks: Any
+    ) -> SiteTable:
+        """Check a table, and set `sites_` and the names of its features; drop rows of weight 0."""
         X, y = validate_data(
             self, X, y, dtype=np.float64, accept_sparse="csr", ensure_min_samples=2, **checks
         )
         X = X.toarray() if hasattr(X, "toarray") else X
-        if groups is None:
-            self.sites_ = np.zeros(1, int)
-            return SiteTable(X, y, np.zeros(len(X), int))
-        labels = _site_labels(groups, X)
+        labels = [0] * len(X) if groups is None else _site_labels(groups, X)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not (has_weight := weight > 0).any():
+            raise ValueError("sample_weight is 0 for all rows; give some rows a weight above 0")
         if missing := [row for row, label in enumerate(labels) if _is_missing(label)]:
             raise ValueError(
                 f"groups has no site in row {missing[0]}; give every row of fit its site, or "
                 f"groups=None for one site"
             )
         try:
-            self.sites_, site = np.unique(np.asarray(labels), return_inverse=True)
+            self.sites_, site = np.unique(np.asarray(labels)[has_weight], return_inverse=True)
         except TypeError as cause:
             raise ValueError(
                 "groups mixes labels that have no order, such as numbers and texts; give all sites "
                 "labels of one kind"
             ) from cause
-        return SiteTable(X, y, site)
+        if has_weight.all():
+            return SiteTable(X, y, site, weight)
+        return SiteTable(X[has_weight], y[has_weight], site, weight[has_weight])
 
     def _set_models(self, coef: np.ndarray, intercept: np.ndarray, has_groups: bool) -> None:
         """Set `coef_` from (sites, scores, features) and `intercept_` from (sites, scores).

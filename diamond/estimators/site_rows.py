@@ -30,12 +30,13 @@ class Units(NamedTuple):
         return np.pad((X - self.mean) / self.deviation, [(0, 0), (0, padding)])
 
 
-def measure_units(X: np.ndarray) -> Units:
-    """Return the units of a table.
+def measure_units(X: np.ndarray, weight: np.ndarray | None = None) -> Units:
+    """Return the units of a table whose rows have weights.
 
     Sites would share the sums of each feature and of its square, and nothing else.
     """
-    mean, deviation = X.mean(0), X.std(0)
+    mean = np.average(X, 0, weight)
+    deviation = np.sqrt(np.average((X - mean) ** 2, 0, weight))
     is_constant = deviation <= 10 * np.finfo(float).eps * np.abs(mean)
     return Units(mean, np.where(is_constant, 1.0, deviation))
 

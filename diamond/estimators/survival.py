@@ -65,7 +65,7 @@ class SharedPenaltySurvival(SharedPenalty):
 
     no_federation: ClassVar = "no problem of the gallery has censored times; write one in Python"
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
         """Learn the penalties and fit a model per site.
 
         Args:
@@ -73,12 +73,14 @@ class SharedPenaltySurvival(SharedPenalty):
             y: structured array (rows,) of a truth value, whether the event was observed, and a
                 number, the time of the event or of censoring, as in scikit-survival.
             groups: site of each row; None: all rows are of one site.
+            sample_weight: weight of each row, as in `SharedPenaltyRegressor.fit`.
 
         Returns:
             The estimator.
         """
-        event, time = _read_times(y)
-        table = self._read(X, time, groups, y_numeric=True)
+        times = np.column_stack(_read_times(y))
+        table = self._read(X, times, groups, sample_weight, multi_output=True)
+        event, time = table.y[:, 0] == 1, table.y[:, 1]
         if (events := np.bincount(table.site, event)).min() < 2:
             site = self.sites_.tolist()[int(events.argmin())]
             raise ValueError(
@@ -86,7 +88,7 @@ class SharedPenaltySurvival(SharedPenalty):
                 f"merge the site with another, or leave it out of fit: predict then uses the mean "
                 f"of the other models"
             )
-        rows = {"event": event, "time": table.y}
+        rows = {"event": event, "time": time}
         target = Target(partial_likelihood, rows, event.astype(int), arrange=order_by_time)
         self._fit(table, target, groups is not None)
         self.intercept_ = np.zeros_like(self.intercept_)[()]
@@ -130,7 +132,8 @@ def order_by_time(tables: list[Tree]) -> list[Tree]:
     """Return each table as one row: its rows in descending time, padded by rows without weight.
 
     A padding row comes last, so that it is in the risk set of no other row. `last` is the last row
-    that is at risk with a row, and `weight` is 1/n for an event and 0 otherwise.
+    that is at risk with a row, `at_risk` the weight of the row, and `weight` is this weight by the
+    sum of all for an event, and 0 otherwise.
     """
     length = rounded_size(max(len(table["time"]) for table in tables))
 
@@ -140,7 +143,8 @@ def order_by_time(tables: list[Tree]) -> list[Tree]:
         leaves = {
             "a": table["a"][order],
             "last": np.searchsorted(-time, -time, side="right").astype(np.int32) - 1,
-            "weight": table["event"][order] / count,
+            "at_risk": (weight := table["weight"][order]),
+            "weight": table["event"][order] * weight / weight.sum(),
         }
         pad = lambda a: np.pad(a, [(0, length - count)] + [(0, 0)] * (a.ndim - 1))[None]
         return {name: pad(leaf) for name, leaf in leaves.items()}

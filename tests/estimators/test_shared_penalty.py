@@ -168,6 +168,20 @@ def test_refit_uses_all_rows():
     assert np.abs(fits[0].coef_ - fits[1].coef_).max() > 0
 
 
+@pytest.mark.parametrize("loss", ["squared", "poisson"])
+def test_weights_of_rows_are_numbers_of_rows_of_a_site(loss):
+    X, _ = DIABETES
+    groups, count = np.arange(len(X)) % 2, np.arange(len(X)) // 2 % 3
+    model = SharedPenaltyRegressor(loss, penalty=0.3)
+    weighted = clone(model).fit(X, COUNTS, groups, sample_weight=count)
+    repeated = model.fit(X.repeat(count, 0), COUNTS.repeat(count), groups.repeat(count))
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6)
+    np.testing.assert_allclose(weighted.intercept_, repeated.intercept_, rtol=1e-6)
+    np.testing.assert_allclose(weighted.penalties_, repeated.penalties_, rtol=1e-6)
+    halves = clone(model).fit(X, COUNTS, groups, sample_weight=0.5 * count)
+    np.testing.assert_allclose(halves.coef_, weighted.coef_, rtol=1e-6)
+
+
 X, Y = np.arange(24.0).reshape(12, 2), np.arange(12) % 2
 
 
@@ -187,6 +201,8 @@ X, Y = np.arange(24.0).reshape(12, 2), np.arange(12) % 2
         (SharedPenaltyRegressor, {"groups": [[0]] * 12}, "give one dimension"),
         (SharedPenaltyRegressor, {"groups": [0] * 11 + [None]}, "no site in row 11"),
         (SharedPenaltyRegressor, {"groups": [0] * 13}, "inconsistent"),
+        (SharedPenaltyRegressor, {"sample_weight": 0.0 * Y}, "weight above 0|non-zero"),
+        (SharedPenaltyRegressor, {"sample_weight": -1.0 * Y}, "(?i)negative"),
         (SharedPenaltyClassifier, {"groups": Y}, "site 0 has rows of one class only"),
         (SharedPenaltyClassifier, {"y": 0 * Y}, "y has one class"),
     ],

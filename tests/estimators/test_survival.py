@@ -55,6 +55,10 @@ def test_coefficients_of_sites_minimize_their_partial_likelihoods():
         np.testing.assert_allclose(coef, newton(X[rows], Y[rows], sites.penalties_), rtol=1e-6)
         np.testing.assert_allclose(sites.predict(X[rows], SITES[rows]), X[rows] @ coef)
     np.testing.assert_allclose(sites.predict(X), X @ sites.coef_.mean(0))
+    count = np.arange(len(X)) % 3  # a row of weight 0 is no row
+    weighted = SharedPenaltySurvival(penalty=0.1).fit(X, Y, sample_weight=count)
+    repeated = SharedPenaltySurvival(penalty=0.1).fit(X.repeat(count, 0), Y.repeat(count))
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6)
 
 
 def validation_loss(X, penalty):
