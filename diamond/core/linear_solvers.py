@@ -12,6 +12,7 @@ from .pytrees import Tree
 
 Product = Callable[[Tree], Tree]  # w -> H w
 LANCZOS_STEPS = 40  # maximum number of steps
+DENSE_SIZE = 256  # unknowns of a matrix that is formed
 SCALE_PROBES, WIDE = 2, 16.0  # vectors of signs, and the spread of norms in powers of two
 
 
@@ -118,12 +119,43 @@ def scaled_product(product: Product, scales: Tree) -> Product:
     return lambda v: pytrees.multiply(scales, product(pytrees.multiply(scales, v)))
 
 
+def scaled_solve(
+    product: Product, b: Tree, scales: Tree, steps: int, tolerance: Any = 0.0
+) -> tuple[Tree, jax.Array, jax.Array]:
+    """Run `curvature_aware_solve` in coordinates divided by `scales` (`row_scales`)."""
+    scaled, right_side = scaled_product(product, scales), pytrees.multiply(scales, b)
+    z, iterations, curvature = curvature_aware_solve(scaled, right_side, steps, tolerance)
+    return pytrees.multiply(scales, z), iterations, curvature
+
+
 def dense_solve(product: Product, b: Tree) -> Tree:
     """Return H^-1 b with H formed column by column, for small systems."""
+    matrix, flat, unravel = _dense_system(product, b)
+    return unravel(jnp.linalg.solve((matrix + matrix.T) / 2, flat))
+
+
+def unsymmetric_solve(product: Product, b: Tree, steps: int, tolerance: Any) -> Tree:
+    """Return J^-1 b for a matrix that need not be symmetric.
+
+    J is formed for up to DENSE_SIZE unknowns; for more, at most `steps` restarts of GMRES.
+    """
+    if sum(leaf.size for leaf in jax.tree.leaves(b)) > DENSE_SIZE:
+        return jax.scipy.sparse.linalg.gmres(product, b, tol=tolerance, maxiter=steps)[0]
+    matrix, flat, unravel = _dense_system(product, b)
+    return unravel(jnp.linalg.solve(matrix, flat))
+
+
+def _dense_system(product: Product, b: Tree) -> tuple[jax.Array, jax.Array, Any]:
+    """Return the matrix of `product`, b as a vector, and the function from vectors to trees."""
     flat, unravel = ravel_pytree(b)
     column = lambda e: ravel_pytree(product(unravel(e)))[0]
-    matrix = jax.vmap(column)(jnp.eye(flat.size, dtype=flat.dtype))
-    return unravel(jnp.linalg.solve((matrix + matrix.T) / 2, flat))
+    return jax.vmap(column, out_axes=1)(jnp.eye(flat.size, dtype=flat.dtype)), flat, unravel
+
+
+def relative_residual(product: Product, z: Tree, b: Tree) -> jax.Array:
+    """Return ||H z - b|| / ||b||, and 0 if both are 0."""
+    residual, size = pytrees.norm(pytrees.sub(product(z), b)), pytrees.norm(b)
+    return residual / jnp.where((size == 0) & (residual == 0), 1, size)
 
 
 def power_iteration(product: Product, start: Tree, steps: int) -> jax.Array:

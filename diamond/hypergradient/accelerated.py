@@ -19,7 +19,7 @@ from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
 from .estimator_interface import LinearSolve, PointXY
-from .implicit import ImplicitHypergradient
+from .implicit_estimator import ImplicitHypergradient
 from .neumann import given_or_learned_lipschitz, make_factor
 
 TERMS = 20

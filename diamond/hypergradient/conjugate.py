@@ -12,7 +12,7 @@ from ..core.sampling import Sample
 from ..core.validation import as_int
 from ..problem import Objectives
 from .estimator_interface import LinearSolve, PointXY
-from .implicit import ImplicitHypergradient, pooled_products
+from .implicit_estimator import ImplicitHypergradient, pooled_products
 
 
 @pytrees.pytree

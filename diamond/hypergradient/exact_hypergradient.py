@@ -11,7 +11,7 @@ from ..core.pytrees import Tree
 from ..core.sampling import Sample
 from ..problem import Objectives
 from .estimator_interface import LinearSolve, PointXY
-from .implicit import ImplicitHypergradient, pooled_products
+from .implicit_estimator import ImplicitHypergradient, pooled_products
 
 
 @pytrees.pytree

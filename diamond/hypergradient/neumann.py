@@ -17,7 +17,7 @@ from ..problem import Objectives
 from ..schedules.deferred import Deferred, ResolutionContext, ResolvedValue
 from ..schedules.learned import Learned
 from .estimator_interface import LinearSolve, PointXY
-from .implicit import ImplicitHypergradient, hessian, hessian_product
+from .implicit_estimator import ImplicitHypergradient, hessian, hessian_product
 
 TERMS = 32  # default K
 

@@ -14,7 +14,7 @@ from ..core.validation import as_int
 from ..problem import Objectives
 from ..schedules.learned import Learned
 from .estimator_interface import LinearSolve, PointXY
-from .implicit import ImplicitHypergradient
+from .implicit_estimator import ImplicitHypergradient
 from .neumann import make_factor
 
 SOLVER_STEPS = 4

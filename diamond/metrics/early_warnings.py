@@ -8,11 +8,11 @@ import jax
 import numpy as np
 
 from ..core import host_transfer
+from ..core.newton import default_tolerance
 from ..core.pytrees import Tree
 from ..hypergradient.diagnostics.lipschitz import given_lipschitz
 from ..interface.round_interface import Algorithm, state_part
 from ..problem import Problem
-from . import lower_solution
 
 GROWN = 100.0  # growth of a direction over its minimum
 OPENING_SHARE = 0.2  # of the rounds
@@ -34,7 +34,7 @@ class EarlyWarnings:
     def __init__(self, problem: Problem, start: tuple[Tree, Tree]):
         self.problem = problem
         self.start: Tree = start[0]
-        self.tolerance = lower_solution.tolerance(jax.tree.leaves(start)[0].dtype)
+        self.tolerance = default_tolerance(jax.tree.leaves(start)[0].dtype)
         self.given_kinds: set[str] = set()
         self.smallest: dict[
             str, tuple[float, int]

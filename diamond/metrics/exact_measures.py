@@ -35,7 +35,7 @@ def measure(
 
     Its terms are `stationarity`, `consensus` and `lower_error`; `definition1` is their sum with the
     consensus term divided by m, as in Definition 1. grad l and y* are exact, on all rows, to
-    `lower_solution.tolerance`. `solver_error` is the largest remaining error: infinite if g_yy is
+    `newton.default_tolerance`. `solver_error` is the largest remaining error: infinite if g_yy is
     not positive definite, so that y* does not exist or is not unique. Measures that need y* are
     then NaN. `upper_loss` is the objective l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)); `local_loss`
     is the mean of f_i(x_i, y_i), which agents can lower by disagreeing on x. Both use all

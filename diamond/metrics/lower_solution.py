@@ -11,14 +11,12 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from ..core import linear_solvers, pytrees
+from ..core import linear_solvers, newton, pytrees
 from ..core.cost_counter import Cost
-from ..core.invariant_hoisting import hoist_invariants
+from ..core.newton import CG_STEPS, default_tolerance
 from ..core.pytrees import Tree
 from ..problem import Objectives
 
-NEWTON_STEPS = 50
-CG_STEPS = 500
 SINGULAR = 8.0  # relative curvature, in units of the precision, that counts as 0
 
 
@@ -35,11 +33,6 @@ class CheckedHypergradient(NamedTuple):
 
     h: Tree
     error: jax.Array  # 0; infinite if g_yy is not positive definite
-
-
-def tolerance(dtype: Any) -> float:
-    """Return the `error` that counts as solved: precision^(2/3), 2e-5 in float32."""
-    return float(jnp.finfo(dtype).eps) ** (2 / 3)
 
 
 class Oracle(Protocol):
@@ -106,59 +99,12 @@ def hypergradient(problem: Objectives, x: Tree, y: Tree) -> Tree:
 
 
 def solve_newton(oracle: Oracle, x: Tree, y: Tree) -> Solution:
-    """Compute y*(x) = argmin_y g(x, y) from a first guess y, by Newton's method with CG.
-
-    Coordinates are scaled where their curvatures differ by orders of magnitude
-    (`linear_solvers.row_scales`). A step is halved until ||g_y|| shrinks (along Newton's direction
-    it must, because g is strongly convex). Ends when the step is below `tolerance`, when rounding
-    prevents further decrease of ||g_y||, or after 50 steps.
-    """
-    gradient = hoist_invariants(lambda y: oracle.lower(x, y), y)
-    scales = linear_solvers.row_scales(jax.linearize(gradient, y)[1], y)
-    scaled_norm = lambda value: pytrees.norm(pytrees.multiply(scales, value))
-    step_tolerance = tolerance(pytrees.norm(y).dtype)
-
-    def unfinished(carry: Any) -> jax.Array:
-        _, _, error, k, is_stuck, _ = carry
-        return (k < NEWTON_STEPS) & (error > step_tolerance) & ~is_stuck
-
-    def step(carry: Any) -> Any:
-        y, size, _, k, _, (gradients, products) = carry
-        value, product = jax.linearize(gradient, y)
-        scaled = linear_solvers.scaled_product(product, scales)
-        move, iterations = linear_solvers.conjugate_gradient(
-            scaled, pytrees.multiply(scales, value), CG_STEPS, step_tolerance
-        )
-        move = pytrees.multiply(scales, move)
-
-        def is_worse(search: Any) -> jax.Array:
-            rate, new, _ = search
-            return ~(new < size) & (rate > 1e-6)
-
-        def halve(search: Any) -> Any:
-            rate, trials = search[0] / 2, search[2]
-            return rate, scaled_norm(gradient(pytrees.axpy(-rate, move, y))), trials + 1
-
-        rate, trials = pytrees.mapped_with((jnp.ones_like(size), jnp.int32(1)), size)
-        first = rate, scaled_norm(gradient(pytrees.axpy(-1, move, y))), trials
-        rate, new, trials = jax.lax.while_loop(is_worse, halve, first)
-        is_stuck = ~(new < size)
-        length = pytrees.norm(move)  # 0 if the curvature is not positive: no solution there
-        has_no_solution = (length == 0) & (pytrees.norm(value) > 0)
-        error = jnp.where(has_no_solution, jnp.inf, length / (1 + pytrees.norm(y)))
-        next_y = pytrees.select(is_stuck, y, pytrees.axpy(-rate, move, y))
-        counts = gradients + 1 + trials, products + iterations
-        return next_y, jnp.where(is_stuck, size, new), error, k + 1, is_stuck, counts
-
-    size = scaled_norm(gradient(y))
-    initial = jnp.full_like(size, jnp.inf), jnp.int32(0), (jnp.int32(1), jnp.int32(0))
-    error, k, counts = pytrees.mapped_with(initial, size)
-    carry = (y, size, error, k, size == 0, counts)
-    y, size, error, _, _, (gradients, products) = jax.lax.while_loop(unfinished, step, carry)
+    """Return y*(x) = argmin_y g(x, y) from a first guess y, by Newton's method with CG."""
+    precision = default_tolerance(pytrees.norm(y).dtype)
+    found = newton.minimize(lambda y: oracle.lower(x, y), y, precision)
     rows = oracle.rows
-    products += linear_solvers.SCALE_PROBES
-    cost = Cost(samples=rows, gradients=gradients * rows, hvps=products * rows)
-    return Solution(y, jnp.where(size == 0, 0, error), cost)
+    cost = Cost(samples=rows, gradients=found.residuals * rows, hvps=found.products * rows)
+    return Solution(found.y, found.error, cost)
 
 
 def implicit_hypergradient(oracle: Oracle, x: Tree, y: Tree) -> Tree:
@@ -175,14 +121,10 @@ def checked_implicit_hypergradient(oracle: Oracle, x: Tree, y: Tree) -> CheckedH
     f_x, f_y = oracle.upper(x, y)
     product = jax.linearize(lambda y: oracle.lower(x, y), y)[1]
     dtype = pytrees.norm(f_y).dtype
-    solve = linear_solvers.curvature_aware_solve
     scales = linear_solvers.row_scales(product, y)
-    scaled, right_side = (
-        linear_solvers.scaled_product(product, scales),
-        pytrees.multiply(scales, f_y),
+    z, _, relative_curvature = linear_solvers.scaled_solve(
+        product, f_y, scales, CG_STEPS, default_tolerance(dtype)
     )
-    z, _, relative_curvature = solve(scaled, right_side, CG_STEPS, tolerance(dtype))
-    z = pytrees.multiply(scales, z)
     is_singular = relative_curvature <= SINGULAR * jnp.finfo(dtype).eps
     error = jnp.where(is_singular, jnp.inf, 0).astype(dtype)
     return CheckedHypergradient(pytrees.sub(f_x, oracle.cross(x, y, z)), error)

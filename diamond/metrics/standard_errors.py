@@ -25,10 +25,11 @@ import jax.numpy as jnp
 
 from ..core import pytrees
 from ..core.linear_solvers import conjugate_gradient
+from ..core.newton import CG_STEPS, default_tolerance
 from ..core.pytrees import Tree
 from ..core.sampling import key
 from ..problem import Loss, Objectives, Rows
-from .lower_solution import CG_STEPS, AgentOracle, Oracle, tolerance
+from .lower_solution import AgentOracle, Oracle
 
 SUFFIX = "_se"
 PROBES = 4  # number of random directions
@@ -187,7 +188,7 @@ def _agent_variances(
 def _adjoint(oracle: Oracle, x: Tree, y: Tree, coefficients: DifferentialCoefficients) -> Adjoint:
     f_y = lambda x, y: oracle.upper(x, y)[1]
     product = jax.linearize(lambda y: oracle.lower(x, y), y)[1]
-    step_tolerance = tolerance(pytrees.norm(y).dtype)
+    step_tolerance = default_tolerance(pytrees.norm(y).dtype)
     solve = lambda b: conjugate_gradient(product, b, CG_STEPS, step_tolerance)[0]
     z = solve(f_y(x, y))
     a = solve(jax.jvp(lambda x: oracle.lower(x, y), (x,), (coefficients.v,))[1])

@@ -13,11 +13,12 @@ from ..core import pytrees
 from ..core.cost_counter import Cost
 from ..core.host_transfer import default_dtype
 from ..core.linear_solvers import LANCZOS_STEPS, lanczos
+from ..core.newton import CG_STEPS, default_tolerance
 from ..core.pytrees import Tree
 from ..core.sampling import AGENT_AXES, Sample, Sampling, draw, key
 from ..hardware.compiler import FAST_COMPILE_OPTIONS, MEASURE_OPTIONS, compile_program
 from ..hypergradient.conjugate import ConjugateGradient
-from ..hypergradient.implicit import ImplicitHypergradient, hessian
+from ..hypergradient.implicit_estimator import ImplicitHypergradient, hessian
 from ..hypergradient.neumann import neumann
 from ..metrics import lower_solution
 from ..network import Network
@@ -205,8 +206,8 @@ def _explore_agents(objectives: Objectives, point: Point, key: jax.Array, radius
 def _explore_agent(problem: Objectives, point: Point, key: jax.Array, radius: Any) -> Any:
     x, y = point
     solution = lower_solution.solve_lower_level(problem, x, y)
-    tolerance = lower_solution.tolerance(pytrees.norm(y).dtype)
-    exact = ImplicitHypergradient(ConjugateGradient(lower_solution.CG_STEPS, tolerance=tolerance))
+    tolerance = default_tolerance(pytrees.norm(y).dtype)
+    exact = ImplicitHypergradient(ConjugateGradient(CG_STEPS, tolerance=tolerance))
     solution_point = x, solution.y
     (h,), hypergradient_cost = exact(
         problem, [solution_point], Sample(None, None, None, None, None)

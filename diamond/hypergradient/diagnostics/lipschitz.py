@@ -14,7 +14,7 @@ from ...core.pytrees import Tree
 from ...hardware.compiler import compile_fast
 from ...problem import Objectives, Problem
 from ...schedules.deferred import ResolutionContext
-from ..implicit import hessian
+from ..implicit_estimator import hessian
 
 BATCHES = 8  # sampled Hessians per agent
 POWER_STEPS = 20  # steps of power iteration on each

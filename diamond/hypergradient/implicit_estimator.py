@@ -33,13 +33,21 @@ class ImplicitHypergradient(Hypergradient):
     def __call__(
         self, problem: Objectives, points: Sequence[PointXY], sample: Sample
     ) -> tuple[list[Tree], Cost]:
+        gradients, _, cost = self.estimate_with_systems(problem, points, sample)
+        return gradients, cost
+
+    def estimate_with_systems(
+        self, problem: Objectives, points: Sequence[PointXY], sample: Sample
+    ) -> tuple[list[Tree], list[tuple[Tree, Tree]], Cost]:
+        """Return one gradient per point, z and f_y of each system g_yy z = f_y, and the cost."""
         extra_samples: Any = 0
         if (
             self.uses_all_rows and sample.lower is not None
         ):  # the caller that draws all rows counts them
             sample, extra_samples = sample.full_below(), problem.train.count
         upper = [jax.grad(problem.f, (0, 1))(x, y, sample.upper) for x, y in points]
-        z, solving = self.solve(problem, points, [f_y for _, f_y in upper], sample)
+        right_sides = [f_y for _, f_y in upper]
+        z, solving = self.solve(problem, points, right_sides, sample)
         cross = [jacobian_product(problem, p, sample.cross, z) for p, z in zip(points, z)]
         rows, lower = problem.valid.size(sample.upper), problem.train.size(sample.cross)
         spent = Cost(
@@ -47,9 +55,8 @@ class ImplicitHypergradient(Hypergradient):
             gradients=len(points) * rows,
             jvps=len(points) * lower,
         )
-        return [pytrees.sub(f_x, c) for (f_x, _), c in zip(upper, cross)], pytrees.add(
-            spent, solving
-        )
+        gradients = [pytrees.sub(f_x, c) for (f_x, _), c in zip(upper, cross)]
+        return gradients, [*zip(z, right_sides)], pytrees.add(spent, solving)
 
 
 def hessian_product(problem: Objectives, point: PointXY, where: Where, w: Tree) -> Tree:
