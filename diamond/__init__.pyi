@@ -7,6 +7,7 @@ from . import data as data
 from . import estimators as estimators
 from . import gallery as gallery
 from . import hypergradient as hypergradient
+from . import implicit as implicit
 from . import interface as interface
 from . import network as network
 from . import prox as prox

@@ -27,6 +27,7 @@ LAYERS = [
     "privacy",  # accounting of differential privacy, and a site's ledger
     "interface",  # a round as one agent sees it: what algorithms say, and engine run
     "hypergradient",  # estimates, and the exact one with y*(x)
+    "implicit",  # minimizers, roots and fixed points as differentiable functions
     "auto",  # the rule that chooses step sizes
     "gallery",  # the gallery
     "algorithms",  # one file a method; what they are made of in parts/

@@ -12,7 +12,8 @@ from diamond import catalogue
 
 MODULES = {"algorithms", "callbacks", "cost", "data", "estimators", "gallery", "hypergradient"}
 PLUGINS = {point.name for point in entry_points(group="diamond.algorithms")}
-MODULES |= {"network", "prox", "report", "schedules", "interface", "theory", "torch", "tree"}
+MODULES |= {"implicit", "network", "prox", "report", "schedules", "interface", "theory"}
+MODULES |= {"torch", "tree"}
 
 
 def test_every_public_name_is_imported_on_first_access():

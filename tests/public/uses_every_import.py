@@ -185,6 +185,7 @@ def main(folder: Path) -> Comparison:
     inverse = diamond.hypergradient.conjugate_gradient(2)
     algorithm = diamond.diamond(0.05, 0.1, batch=4, hypergradient=inverse)
     hypergradients = diamond.hypergradient.neumann(), diamond.hypergradient.check
+    assert diamond.implicit.root and diamond.implicit.argmin
     run: Run = diamond.simulate(problem, network, algorithm, rounds=2)
     assert diamond.compare_alone(run).cooperation is not None
     assert diamond.with_optimizers(algorithm).batch == algorithm.batch
