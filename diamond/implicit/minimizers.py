@@ -15,6 +15,8 @@ LBFGS_STEPS = 500
 
 Loss = Callable[[Tree], jax.Array]
 Solver = Literal["newton", "conjugate_gradient", "lbfgs"] | Callable[[Loss, Tree], Tree]
+# y, state of the optimizer, previous loss, whether the loss decreases, steps
+LbfgsCarry = tuple[Tree, Tree, jax.Array, jax.Array, jax.Array]
 Find = Callable[[Tree], tuple[Tree, jax.Array]]  # y0 -> y and its error
 
 
@@ -31,7 +33,7 @@ def choose_minimizer(solver: Solver, loss: Loss, tolerance: float, steps: int) -
         return lambda y0: _minimize_quadratic(loss, y0, tolerance)
     if solver == "lbfgs":
         run_lbfgs = _import_lbfgs()
-        return lambda y0: minimize(run_lbfgs(loss, y0, tolerance))
+        return lambda y0: minimize(run_lbfgs(loss, y0))
     if not callable(solver):
         raise ValueError(
             f"solver = {solver!r}; there are 'newton', 'conjugate_gradient' and 'lbfgs', or give a "
@@ -57,7 +59,7 @@ def _minimize_quadratic(loss: Loss, y0: Tree, tolerance: float) -> tuple[Tree, j
     return y, residual * pytrees.norm(move) / (1 + pytrees.norm(y))
 
 
-def _import_lbfgs() -> Callable[[Loss, Tree, float], Tree]:
+def _import_lbfgs() -> Callable[[Loss, Tree], Tree]:
     """Return L-BFGS of optax; raise ImportError with the remedy if optax is not installed."""
     try:
         import optax
@@ -66,23 +68,22 @@ def _import_lbfgs() -> Callable[[Loss, Tree, float], Tree]:
             "solver = 'lbfgs' needs optax: pip install 'diamond-bilevel[optax]'"
         ) from None
 
-    def run_lbfgs(loss: Loss, y0: Tree, tolerance: float) -> Tree:
-        """Run L-BFGS until a step is below the square root of `tolerance`: Newton does the rest."""
+    def run_lbfgs(loss: Loss, y0: Tree) -> Tree:
+        """Run L-BFGS until rounding prevents further decrease of the loss: Newton does the rest."""
         optimizer = optax.lbfgs()
         evaluate = optax.value_and_grad_from_state(loss)
 
-        def step(carry: tuple[Tree, Tree, jax.Array, jax.Array]) -> tuple[Tree, ...]:
-            y, state, _, k = carry
+        def step(carry: LbfgsCarry) -> LbfgsCarry:
+            y, state, previous, _, k = carry
             value, gradient = evaluate(y, state=state)
             move, state = optimizer.update(
                 gradient, state, y, value=value, grad=gradient, value_fn=loss
             )
-            length = pytrees.norm(move) / (1 + pytrees.norm(y))
-            return optax.apply_updates(y, move), state, length, k + 1
+            return optax.apply_updates(y, move), state, value, value < previous, k + 1
 
-        unfinished = lambda carry: (carry[2] > tolerance**0.5) & (carry[3] < LBFGS_STEPS)
-        length = jnp.full_like(pytrees.norm(y0), jnp.inf)
-        start = (y0, optimizer.init(y0), length, jnp.int32(0))
+        unfinished = lambda carry: carry[3] & (carry[4] < LBFGS_STEPS)
+        infinite = jnp.full_like(loss(y0), jnp.inf)
+        start = (y0, optimizer.init(y0), infinite, infinite > 0, jnp.int32(0))
         return jax.lax.while_loop(unfinished, step, start)[0]
 
     return run_lbfgs

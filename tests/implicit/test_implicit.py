@@ -72,6 +72,15 @@ def test_ridge_and_its_derivatives_are_the_closed_form(solver):
         np.testing.assert_allclose(actual, expected, rtol=1e-8)
 
 
+@pytest.mark.wide
+def test_lbfgs_finds_a_minimum_that_is_far():
+    pytest.importorskip("optax")
+    valley = lambda x, y: 100 * (y[1] - y[0] ** 2) ** 2 + (x - y[0]) ** 2  # Rosenbrock's
+    solve = lambda x: implicit.argmin(valley, x, jnp.array([-1.2, 1.0]), solver="lbfgs")
+    y, slope = jax.jit(lambda x: (solve(x), jax.jacfwd(solve)(x)))(1.0)
+    np.testing.assert_allclose([y, slope], [[1, 1], [1, 2]], rtol=1e-8)
+
+
 def hyper_objective(x):
     return validation(x, implicit.argmin(ridge, x, jnp.zeros(4), solver="conjugate_gradient"))
 
