@@ -12,7 +12,7 @@ from .pytrees import Tree
 
 Product = Callable[[Tree], Tree]  # w -> H w
 LANCZOS_STEPS = 40  # maximum number of steps
-DENSE_SIZE = 256  # unknowns of a matrix that is formed
+GMRES_RESTARTS = 50
 SCALE_PROBES, WIDE = 2, 16.0  # vectors of signs, and the spread of norms in powers of two
 
 
@@ -134,13 +134,14 @@ def dense_solve(product: Product, b: Tree) -> Tree:
     return unravel(jnp.linalg.solve((matrix + matrix.T) / 2, flat))
 
 
-def unsymmetric_solve(product: Product, b: Tree, steps: int, tolerance: Any) -> Tree:
+def unsymmetric_solve(product: Product, b: Tree, tolerance: float, dense_size: int) -> Tree:
     """Return J^-1 b for a matrix that need not be symmetric.
 
-    J is formed for up to DENSE_SIZE unknowns; for more, at most `steps` restarts of GMRES.
+    J is formed for up to `dense_size` unknowns; for more, GMRES is used.
     """
-    if sum(leaf.size for leaf in jax.tree.leaves(b)) > DENSE_SIZE:
-        return jax.scipy.sparse.linalg.gmres(product, b, tol=tolerance, maxiter=steps)[0]
+    if sum(leaf.size for leaf in jax.tree.leaves(b)) > dense_size:
+        gmres = jax.scipy.sparse.linalg.gmres
+        return gmres(product, b, tol=tolerance, maxiter=GMRES_RESTARTS)[0]
     matrix, flat, unravel = _dense_system(product, b)
     return unravel(jnp.linalg.solve(matrix, flat))
 

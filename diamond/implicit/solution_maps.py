@@ -19,7 +19,8 @@ from ..core.validation import as_int
 from .argument_checks import check_like_guess, check_scalar, check_tolerance, float_tree
 from .minimizers import Find, Loss, Solver, choose_minimizer
 
-GMRES_RESTARTS = 50
+# Unknowns of a linear system that is formed; that of a contraction is well-conditioned.
+DENSE_ROOT, DENSE_FIXED_POINT = 256, 32
 ITERATIONS = 1000  # maximum number of applications of a map
 
 Solve = Callable[[Product, Tree], Tree]  # (J, b) -> J^-1 b
@@ -108,7 +109,7 @@ def root(
     y0, tolerance = float_tree("y0", y0), check_tolerance(tolerance, y0)
     residual: Residual = partial(equation, x)
     check_like_guess("equation(x, y)", residual, y0)
-    solve = partial(_solve_unsymmetric, tolerance)
+    solve = partial(linear_solvers.unsymmetric_solve, tolerance=tolerance, dense_size=DENSE_ROOT)
     steps = as_int("steps", steps, 1)
 
     def find(y0: Tree) -> tuple[Tree, jax.Array]:
@@ -129,6 +130,8 @@ def fixed_point(
     with_error: bool = False,
 ) -> Tree:
     """Return y*(x) = map(x, y*(x)) by iteration, differentiable like `root`.
+
+    Linear systems of derivatives of more than 32 unknowns are solved by GMRES.
 
     Args:
         map: (x, y) -> next y, a contraction in y. For other maps, use `root` with
@@ -164,12 +167,10 @@ def fixed_point(
         error = jnp.full_like(pytrees.norm(y0), jnp.inf)
         return jax.lax.while_loop(unfinished, iterate, (y0, error, jnp.int32(0)))[:2]
 
-    solve = partial(_solve_unsymmetric, tolerance)
+    solve = partial(
+        linear_solvers.unsymmetric_solve, tolerance=tolerance, dense_size=DENSE_FIXED_POINT
+    )
     return _differentiable(residual, y0, find, solve, tolerance, with_error)
-
-
-def _solve_unsymmetric(tolerance: float, product: Product, b: Tree) -> Tree:
-    return linear_solvers.unsymmetric_solve(product, b, GMRES_RESTARTS, tolerance)
 
 
 def _differentiable(

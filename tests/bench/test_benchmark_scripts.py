@@ -24,6 +24,7 @@ SMALLEST = {  # by script; OUT is an empty folder
     "fuzz_frames": "1000",
     "gallery": "compare quadratic --seeds 1 --out OUT/compare.json",
     "grpc_transport": "--smoke",
+    "implicit": "--small",
     "inverses": "--small",
     "k_free": "--small",
     "kernels": "1",
