@@ -47,7 +47,6 @@ def test_the_file_is_a_federation(tmp_path):
         (SharedPenaltyClassifier(), "penalizes intercepts"),
         (SharedPenaltySurvival(), "censored times"),
     ],
-    ids=str,
 )
 def test_fits_that_sites_cannot_run_are_refused(tmp_path, model, message):
     wrong = {"features": {"age": (50.0, 0.0)}} if "deviation" in message else {}

@@ -20,7 +20,7 @@ SOURCES = sorted((ROOT / "diamond").rglob("*.py"))
 TEXTS = [*SOURCES, ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOR_DEVELOPMENT = {"all", "dev", "docs"}
 LARGE = {"torch"}  # not part of `all`
-# IPython is there in a notebook; no release of torchax works yet (`diamond.torch` says which build).
+# IPython is there in a notebook; no release of torchax works yet (see `diamond.torch`).
 NOT_DECLARED = {"ipython", "torchax"}
 # Distributions whose name is not that of the module.
 DISTRIBUTIONS = {"PIL": "pillow", "jaxlib": "jax", "pydantic_core": "pydantic"}

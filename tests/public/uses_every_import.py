@@ -185,7 +185,8 @@ def main(folder: Path) -> Comparison:
     inverse = diamond.hypergradient.conjugate_gradient(2)
     algorithm = diamond.diamond(0.05, 0.1, batch=4, hypergradient=inverse)
     hypergradients = diamond.hypergradient.neumann(), diamond.hypergradient.check
-    assert diamond.implicit.root and diamond.implicit.argmin
+    solution = diamond.implicit.argmin(lambda x, y: jnp.sum((y - x) ** 2), 1.0, 0.0)
+    assert abs(float(solution) - 1) < 1e-3 and callable(diamond.implicit.root)
     run: Run = diamond.simulate(problem, network, algorithm, rounds=2)
     assert diamond.compare_alone(run).cooperation is not None
     assert diamond.with_optimizers(algorithm).batch == algorithm.batch
