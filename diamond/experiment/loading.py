@@ -194,7 +194,8 @@ def _rebuild_problem(path: Path, experiment: Any) -> Problem | None:
             problem = build_problem(experiment, str(path))
         manifest, _ = read_manifest(path / "manifest.json")
         if manifest and (changes := changed_inputs(experiment, problem, path, manifest)):
-            raise ValueError("; ".join(changes))
+            remedy = "on another processor computed rows differ by rounding: give the problem too"
+            raise ValueError("; ".join([*changes, remedy]))
         return problem
     except ValueError as cause:
         _warn_without_problem(path, cause)

@@ -22,6 +22,9 @@ from diamond.sites.transport.in_process_transport import InProcessNetwork, run_i
 FOLDERS = Path(__file__).with_name("written_before")
 EXPECTED = json.loads((FOLDERS / "expected.json").read_text())  # x and y after 24 rounds
 DESCRIPTIONS = json.loads((FOLDERS / "descriptions.json").read_text())
+# Rows of the quadratic problem come from LAPACK, which rounds in another way on other processors.
+OTHER_ROWS = "the problem of .* cannot be rebuilt|the train and valid rows of the problem"
+other_processor = pytest.mark.filterwarnings(f"ignore:({OTHER_ROWS}):RuntimeWarning")
 STOPPED = [
     "given_steps",
     "learned_steps",
@@ -49,6 +52,7 @@ def assert_expected(name, x, y):
         np.testing.assert_allclose(values, EXPECTED[name][letter], rtol=1e-6)
 
 
+@other_processor
 @pytest.mark.quick
 def test_a_finished_run_is_loaded_and_shown(folder, float32):
     run = diamond.load(folder / "finished")
@@ -59,6 +63,7 @@ def test_a_finished_run_is_loaded_and_shown(folder, float32):
     assert "finished" in command("show", folder / "finished").output
 
 
+@other_processor
 @pytest.mark.quick
 def test_a_stopped_run_whose_bound_was_measured_is_refused(folder, float32):
     """It divided by an L that was measured before round 0; today L is learned, and in the state."""
@@ -67,6 +72,7 @@ def test_a_stopped_run_whose_bound_was_measured_is_refused(folder, float32):
     assert diamond.load(folder / "stopped").rounds > 0  # its rounds can still be read
 
 
+@other_processor
 @pytest.mark.wide
 def test_a_stopped_run_of_solve_with_learned_steps_is_refused(folder):
     """Today `solve` takes quasi-Newton steps on this problem, from a state of its own."""
@@ -75,6 +81,7 @@ def test_a_stopped_run_of_solve_with_learned_steps_is_refused(folder):
     assert diamond.load(folder / "solve").rounds == 12  # its rounds can still be read
 
 
+@other_processor
 @pytest.mark.wide
 @pytest.mark.parametrize("name", STOPPED)
 def test_a_stopped_run_is_loaded_shown_and_resumed(folder, name):
@@ -88,6 +95,7 @@ def test_a_stopped_run_is_loaded_shown_and_resumed(folder, name):
     assert_expected(name, run.last_x, run.last_y)
 
 
+@other_processor
 @pytest.mark.quick
 def test_a_comparison_is_loaded_and_shown(folder):
     comparison = diamond.load(folder / "comparison")
@@ -97,6 +105,7 @@ def test_a_comparison_is_loaded_and_shown(folder):
     assert "dsgd" in command("show", folder / "comparison").output
 
 
+@other_processor
 @pytest.mark.wide
 def test_a_run_saved_from_python_is_loaded_and_extended(folder):
     problem, network = small_problem(), diamond.network.ring(3)
