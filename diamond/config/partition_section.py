@@ -80,7 +80,6 @@ def partition_rows(
     missing_values: Literal["refuse", "drop", "mean"] | float | dict[str, float] = "refuse",
     categories: Categories = "refuse",
     levels: dict[str, list[str]] | None = None,
-    intercept: bool = False,
     real: bool = False,
     first: int = 0,
 ) -> Partition:
@@ -119,8 +118,6 @@ def partition_rows(
             as `sex=F`. Levels that are not declared are those of all sites, which this discloses.
         levels: Levels of columns to be one-hot coded, as in {sex = ["F", "M"]}; sites that run as
             processes need them.
-        intercept: Whether a feature that is always 1 follows the others, in a problem whose model
-            has no intercept of its own (`hyperparameter`).
         real: Whether labels are numbers to regress on.
         first: Number of the first agent.
     """
@@ -170,7 +167,6 @@ def partition_rows(
         classes,
         scale=scaling,
         fills=fills,
-        intercept=intercept,
     )
     rows_by_part = {
         part: [
@@ -193,7 +189,7 @@ def partition_rows(
         rows_by_part["valid"],
         rows_by_part.get("test"),
         len(classes),
-        (*names, *preparation.features[len(names) :]) if names else (),
+        tuple(names or ()),
         sites,
         notes,
         classes,

@@ -11,7 +11,7 @@ from ..core.suggestions import did_you_mean
 from ..data import DataError, Dataset
 from ..data.missing_values import check_names
 from ..data.standardize import parse_scale
-from ..gallery.stored_predictions import WITHOUT_INTERCEPT, describe_model
+from ..gallery.stored_predictions import describe_model
 from ..problem import Problem
 from .components import Component, as_table
 from .dataset_section import DATASETS, file_paths, load_parts, resolve_paths
@@ -76,8 +76,6 @@ def _read_rows_problem(
     select = lambda taken: {k: v for k, v in options.arguments.items() if k in taken}
     places = {key: resolve_paths(value, base, key) for key, value in files_of.items()}
     row_arguments = select(row_options) | places | {"real": real, "first": first}
-    if name not in WITHOUT_INTERCEPT:
-        row_arguments["intercept"] = False
     problem_arguments = select(problem_options)
 
     def build() -> Problem:

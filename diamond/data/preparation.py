@@ -38,7 +38,7 @@ TableRows = str | Path | Mapping[str, Any] | DataFrame | NDArray[Any]
 
 
 class Preparation(BaseModel):
-    """Preparation of rows: their columns, the filling of missing cells, the scale, the intercept.
+    """Preparation of rows: their columns, the filling of missing cells, the scale.
 
     Attributes:
         format: Version of the file.
@@ -49,7 +49,6 @@ class Preparation(BaseModel):
             none; empty if missing cells are refused.
         mean: Mean of every feature.
         deviation: Deviation of every feature, by which the difference from the mean is divided.
-        intercept: Whether a feature that is always 1 follows the others.
         model: Kind of the problem, and options that its predictions depend on.
     """
 
@@ -62,12 +61,11 @@ class Preparation(BaseModel):
     fills: tuple[tuple[Finite | None, ...], ...]
     mean: tuple[Finite, ...]
     deviation: tuple[Annotated[Finite, Field(gt=0)], ...]
-    intercept: bool
-    model: dict[str, str | list[int]] = {}
+    model: dict[str, str | bool | list[int | str] | dict[str, str | int]] = {}
 
     @model_validator(mode="after")
     def _check_sizes(self) -> "Preparation":
-        width = len(self.table_features)
+        width = len(self.features)
         if any(len(values) != width for values in (self.mean, self.deviation, *self.fills)):
             raise ValueError(f"means, deviations or fills are not those of {width} features")
         if len({column.name for column in self.columns}) < len(self.columns):
@@ -79,29 +77,22 @@ class Preparation(BaseModel):
         return self
 
     @property
-    def table_features(self) -> tuple[str, ...]:
-        """Return the names of the features, without the intercept."""
+    def features(self) -> tuple[str, ...]:
+        """Return the names of the features."""
         return feature_names(self.columns)
 
-    @property
-    def features(self) -> tuple[str, ...]:
-        """Return the names of all features."""
-        return (*self.table_features, *([INTERCEPT] if self.intercept else []))
-
     def scaled(self, features: NDArray[Any]) -> NDArray[np.float32]:
-        """Return filled features, scaled, with the intercept."""
+        """Return filled features, scaled."""
         scale = FeatureScale(np.array(self.mean), np.array(self.deviation))
         is_identity = not np.any(scale.mean) and np.all(scale.deviation == 1)
-        rows = features if is_identity else scale(features)
-        ones = np.ones((len(rows), 1), np.float32)
-        return np.hstack([rows, ones]) if self.intercept else rows
+        return features if is_identity else scale(features)
 
     def describe_unscaled_dates(self) -> list[str]:
         """Return a remark about dates without a scale, whose lower level is ill-conditioned."""
         kinds = [column.kind for column in self.columns for _ in column.features]
         dates = [
             name
-            for name, kind, deviation in zip(self.table_features, kinds, self.deviation)
+            for name, kind, deviation in zip(self.features, kinds, self.deviation)
             if kind == "date" and deviation == 1
         ]
         remedy = 'scale = "standard", or mean and deviation, as in scale = {day = [19800.0, 90.0]}'
@@ -134,7 +125,7 @@ class Preparation(BaseModel):
             if np.isnan(single).any():
                 row, k = np.argwhere(np.isnan(single))[0]
                 raise DataError(
-                    f"{table.path}: row {table.numbers[row]}: {self.table_features[k]!r} is "
+                    f"{table.path}: row {table.numbers[row]}: {self.features[k]!r} is "
                     f"missing; {NO_FILL}"
                 )
         return self.scaled(single)
@@ -178,13 +169,11 @@ class Preparation(BaseModel):
 
         With a = (t - mean) / deviation, a'w + b = t'(w / deviation) + b - mean'(w / deviation).
         """
-        width = len(self.table_features)
         slopes = np.asarray(weights, float)
-        constant = np.asarray(intercept, float) + (slopes[width] if self.intercept else 0.0)
         column = (-1, *[1] * (slopes.ndim - 1))
-        slopes = slopes[:width] / np.reshape(self.deviation, column)
-        constant = constant - np.sum(np.reshape(self.mean, column) * slopes, 0)
-        return dict(zip(self.table_features, slopes)) | {INTERCEPT: np.asarray(constant)}
+        slopes = slopes / np.reshape(self.deviation, column)
+        constant = np.asarray(intercept, float) - np.sum(np.reshape(self.mean, column) * slopes, 0)
+        return dict(zip(self.features, slopes)) | {INTERCEPT: np.asarray(constant)}
 
     def to_json(self) -> str:
         """Format the preparation as a file."""
@@ -203,7 +192,6 @@ def make_preparation(
     *,
     scale: FeatureScale | None,
     fills: Sequence[NDArray[np.float64]],
-    intercept: bool,
 ) -> Preparation:
     """Make the preparation of a table; without a scale, features keep their units."""
     mean, deviation = identity_values(len(feature_names(columns)))
@@ -216,7 +204,6 @@ def make_preparation(
         fills=tuple(tuple(None if np.isnan(v) else float(v) for v in values) for values in fills),
         mean=mean,
         deviation=deviation,
-        intercept=intercept,
     )
 
 

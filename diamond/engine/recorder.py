@@ -146,6 +146,8 @@ class Recorder:
         bytes_by_edge = traffic.count_bytes_by_edge(network, rounds_made)
         setup_bytes = resolved.bytes // max(len(bytes_by_edge), 1)
         requested = self.steps.requested
+        end = self.steps.algorithm.describe_end(progress.state)
+        answer = best_point.describe_answer(self.best, self.entries, self.without_best)
         algorithm = {"class": type(requested).__name__, "batch": requested.batch}
         return Run(
             last_x=progress.state.x,
@@ -164,7 +166,7 @@ class Recorder:
             seed=self.seed,
             compile_seconds=self.compile_seconds,
             best=self.best,
-            message=best_point.describe_answer(self.best, self.entries, self.without_best),
+            message="; ".join(filter(None, [end, answer])),
             config={
                 "seed": self.seed,
                 "sampling": self.inputs.sampling,

@@ -124,18 +124,15 @@ def solve(
         run = simulate(
             problem, network, method, end, seed, every, stop=stop, resume=resume, **options
         )
-        if reason := specialized.describe_end(run.state):
-            message = "; ".join(filter(None, [reason, run.message]))
-            break
-        if run.rounds < end:
-            message = run.message  # a target is reached, or a budget spent
-            break
+        message = run.message
+        if run.rounds < end or specialized.describe_end(run.state):
+            break  # the method has ended, a target is reached, or a budget spent
         if run.resolved.get("lost", 0) > rounds_discarded:
             first, rounds_discarded = end, run.resolved["lost"]
         reason = _plateau(run, first) if rounds is None else ""
         if reason or end >= max_rounds:
             reason = reason or f"stopped at round {end}: all rounds are made"
-            message = "; ".join(filter(None, [reason, run.message]))
+            message = "; ".join(filter(None, [reason, message]))
             break
         resume, end = run, min(2 * end, max_rounds)
     return replace(run, message=message, config=run.config | {"description": description})

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from ..gallery import softmax_regression
 from ..gallery.hyper_cleaning import CleanedLoss
-from .linear_losses import wrong_probability
+from ..gallery.linear_losses import wrong_probability
 from .site_estimator import double_precision
 from .site_rows import by_site, choose_validation_rows, measure_units, rounded_size
 from .site_solver import fit_sites, learn_shared

@@ -1,6 +1,7 @@
 """The fit of an estimator between real sites: the file of a federation, and the runs of sites."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -8,27 +9,38 @@ import numpy as np
 import tomli_w
 
 from ..core.parsing import refuse_unreadable
+from ..core.pytrees import Tree
 from ..data import DataError
+from ..data.preparation import Preparation
+from ..gallery import softmax_regression
+from ..gallery.feature_penalties import (
+    BoundedPenalties,
+    GroupedPenalties,
+    PenalizedLoss,
+    group_features,
+)
 from ..records.folder_reader import open_run
 from ..records.stored_models import load_models
-from .penalties import START
 from .site_estimator import SiteEstimator
 
-PROBLEM = "regression"  # of the gallery
-FITTING: dict[str, Any] = {"penalties": "feature", "penalty": None, "elastic_net": False}
-FITTING |= {"n_splits": 1, "refit": False}  # parameters of the fit that sites can run
+FITTING: dict[str, Any] = {"penalty": None, "n_splits": 1, "refit": False}  # what sites can run
 
 
 class FederatedEstimator(SiteEstimator):
     """Base class of estimators whose fit sites may run as processes, each on its own table."""
 
     no_federation: ClassVar[str] = ""  # why sites cannot run the fit
+    federated_problem: ClassVar[str] = "regression"  # of the gallery
 
-    loss: str
+    penalties: Any
+    elastic_net: bool
+    smoothing: float
     validation_fraction: float
     accuracy: float | Literal["rough", "normal", "exact"]
     random_state: Any
     penalties_: np.ndarray
+    l1_penalties_: np.ndarray
+    classes_: np.ndarray
     n_iter_: int
 
     def to_federation(
@@ -38,6 +50,7 @@ class FederatedEstimator(SiteEstimator):
         sites: Mapping[str, str],
         features: Mapping[str, tuple[float, float]],
         label: str,
+        labels: Sequence[Any] | None = None,
         files: str | Mapping[str, str] = "{agent}.csv",
         test_fraction: float = 0.1,
         rounds: int = 2000,
@@ -45,13 +58,14 @@ class FederatedEstimator(SiteEstimator):
         """Write the file of a federation whose sites run this fit, each on its own table.
 
         `diamond net init` founds the federation, `diamond net start` runs a site, and `from_run`
-        reads the site's run folder. The penalties have no bounds, and features are float32.
+        reads the site's run folder. Features are float32.
 
         Args:
             path: the file, which ends in .toml.
             sites: address of each site by name, as "host:port"; two sites or more.
             features: mean and deviation of each column of features, which the sites agree on.
             label: column of the targets.
+            labels: all classes of a classifier, in their order.
             files: the table of a site, where {agent} is its name; or {"train": ..., "valid": ...}.
             test_fraction: share of a table's rows that only test the models.
             rounds: largest number of rounds; the run ends earlier by `accuracy`.
@@ -60,6 +74,11 @@ class FederatedEstimator(SiteEstimator):
             The path of the file.
         """
         self._check_federation()
+        if (labels is None) == (self.federated_problem == "hyperparameter"):
+            raise ValueError(
+                f"labels = {labels!r}; give all classes to a classifier, as in ['no', 'yes'], and "
+                f"leave labels out otherwise"
+            )
         if len(sites) < 2 or not features:
             raise ValueError(
                 f"{len(sites)} site(s) and {len(features)} feature(s); give two sites or more, and "
@@ -84,15 +103,29 @@ class FederatedEstimator(SiteEstimator):
             rest = 1 - test_fraction
             valid = rest * self.validation_fraction
             rows["shares"] = [rest - valid, valid, test_fraction]
-        start = float(np.log(START * len(features)))  # of mean squares, as `GroupedPenalties` has
-        problem = {"kind": PROBLEM, "label": label, "features": [*features], "scale": scale}
+        kind = self.federated_problem
+        problem: dict[str, Any] = {
+            "kind": kind,
+            "label": label,
+            "features": [*features],
+            "scale": scale,
+        }
+        problem |= {"labels": [str(name) for name in labels]} if labels is not None else {}
+        is_regression = kind == "regression"
+        problem |= {"loss": getattr(self, "loss", "")} if is_regression else {"intercept": True}
+        problem |= {
+            "penalties": self.penalties,
+            "penalty": "elastic_net" if self.elastic_net else "l2",
+            "smoothing": float(self.smoothing),
+            "bounded": True,
+        }
         content = {
             "rounds": rounds,
             "seed": 0 if self.random_state is None else int(self.random_state),
             "precision": "float64",
             "network": f"complete:{len(sites)}",
             "algorithm": {"name": "solve", "accuracy": self.accuracy},
-            "problem": problem | rows | {"start": start},
+            "problem": problem | rows,
             "sites": dict(sites),
         }
         path = Path(path)
@@ -104,10 +137,10 @@ class FederatedEstimator(SiteEstimator):
         name = type(self).__name__
         if self.no_federation:
             raise ValueError(f"{name} cannot run between sites: {self.no_federation}")
-        if self.loss != "squared":
+        if getattr(self, "loss", "") == "quantile":
             raise ValueError(
-                f"loss={self.loss!r} cannot run between sites: the problem {PROBLEM!r} has squared "
-                f"errors only; give loss='squared', or write a problem in Python"
+                "loss='quantile' cannot run between sites: its kink is rounded in units of the "
+                "deviation of all targets, which no site knows; write a problem in Python"
             )
         if not isinstance(self.random_state, int | np.integer | None):
             raise ValueError("random_state is an object; sites agree on a number, so give an int")
@@ -115,8 +148,8 @@ class FederatedEstimator(SiteEstimator):
         if wrong := {key: params[key] for key, value in FITTING.items() if params[key] != value}:
             remedy = ", ".join(f"{key}={FITTING[key]!r}" for key in wrong)
             raise ValueError(
-                f"{', '.join(wrong)}: sites learn one penalty per feature on one split, and keep "
-                f"the models of the training rows; give {name}({remedy})"
+                f"{', '.join(wrong)}: sites learn penalties on one split, and keep the models of "
+                f"the training rows; give {name}({remedy})"
             )
 
     @classmethod
@@ -124,7 +157,7 @@ class FederatedEstimator(SiteEstimator):
         """Return the estimator that a site fitted in a run, or several sites of a simulation.
 
         Args:
-            folder: run folder of the problem `regression` on tables.
+            folder: run folder of `regression` or `hyperparameter` on tables.
 
         Returns:
             The fitted estimator; `sites_` are the sites whose models the folder has.
@@ -132,32 +165,64 @@ class FederatedEstimator(SiteEstimator):
         Raises:
             ValueError: the folder holds another run, or is damaged.
         """
+        kind = cls.federated_problem
         if cls.no_federation:
             raise ValueError(f"{cls.__name__} has no runs of sites: {cls.no_federation}")
         stored = open_run(Path(folder))
         models = load_models(stored)
         preparation = models.predictor.table_preparation
-        names, x = preparation.table_features, models.x
+        model, names = preparation.model, preparation.features
         refusal = (
-            f"{folder}: no run of the problem {PROBLEM!r} with squared penalties; give the folder "
-            f"of a site that ran the file of to_federation"
+            f"{folder}: no run of the problem {kind!r}; give {cls.__name__}.from_run the folder of "
+            f"a site that ran the file of to_federation"
         )
-        if preparation.model.get("kind") != PROBLEM or np.shape(x)[1:] != (len(names),):
+        if model.get("kind") != kind or not (kind == "regression" or model.get("intercept")):
             raise DataError(refusal)
-        estimator = cls(**FITTING)
-        estimator.n_features_in_ = len(names)
-        estimator.feature_names_in_ = np.array(names, dtype=object)
-        estimator.sites_ = np.array(models.predictor.agents)
         with refuse_unreadable(DataError, refusal):
-            sites = range(len(estimator.sites_))
-            tables = [models.predictor.coefficients(models.y, site) for site in sites]
-            weights = np.array([[*table.values()] for table in tables])  # the intercept is last
-            estimator._set_models(weights[:, None, :-1], weights[:, -1:], True)
-            factors = np.exp(np.mean(x, 0)) / len(names)
-            estimator.penalties_ = factors * np.square(preparation.deviation)
+            parameters = FITTING | {"penalties": model.get("penalties", "feature")}
+            parameters["elastic_net"] = model.get("penalty") == "elastic_net"
+            parameters |= {"loss": model.get("loss", "squared")} if kind == "regression" else {}
+            estimator = cls(**parameters)
+            estimator.n_features_in_ = len(names)
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+            estimator.sites_ = np.array(models.predictor.agents)
             estimator.history_ = {
                 name: np.array([line.get(name, np.nan) for line in stored.lines], float)
                 for name in stored.last_evaluation.keys() - {"agents"}
             }
             estimator.n_iter_ = int(stored.last_evaluation["round"])
+            estimator._set_trained(models.y, preparation)
+            size = models.y["w"][0].size
+            is_bounded = bool(model.get("bounded"))
+            estimator._set_penalties(np.mean(models.x, 0), size, preparation.deviation, is_bounded)
         return estimator
+
+    def _set_trained(self, y: Tree, preparation: Preparation) -> None:
+        """Set the models of the sites in the units of the table, from their weights y."""
+        weights, mean, unit = np.asarray(y["w"], float), preparation.mean, preparation.deviation
+        count = len(weights)
+        coef = weights.reshape(count, self.n_features_in_, -1).swapaxes(1, 2) / np.asarray(unit)
+        intercept = np.asarray(y["b"], float).reshape(count, -1) - coef @ np.asarray(mean)
+        if len(preparation.classes) == 2:
+            coef, intercept = np.diff(coef, axis=1), np.diff(intercept, axis=1)
+        if preparation.classes:
+            self.classes_ = np.array(preparation.classes)
+        self._set_models(coef, intercept, True)
+
+    def _set_penalties(self, x: Any, size: int, deviation: Any, is_bounded: bool) -> None:
+        """Set the penalties in the units of the table, from x of a problem of the gallery."""
+        smoothing = self.smoothing if self.elastic_net else None
+        loss = PenalizedLoss(softmax_regression.upper, itemgetter("w"), smoothing)
+        count = self.n_features_in_
+        groups = group_features(self.penalties, [*self.feature_names_in_], count).groups
+        grouped = GroupedPenalties(loss, groups)
+        is_squared = getattr(self, "loss", "") == "squared"  # its mean squares are not halved
+        is_pair = size == 2 * count  # weights of two classes, each half of their difference
+        if is_bounded:
+            x = BoundedPenalties(grouped, size * (1 + is_squared + is_pair)).log_penalties(x)
+        factors = np.exp(np.asarray(grouped.by_feature(x), float)) / size
+        unit = 1.0 if is_squared or is_pair else 2.0
+        self.penalties_ = unit * factors[:count] * np.square(deviation)
+        if self.elastic_net:
+            unit = 0.5 if is_squared else 1.0
+            self.l1_penalties_ = unit * factors[count:] * np.asarray(deviation)

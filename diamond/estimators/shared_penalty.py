@@ -14,11 +14,15 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from ..core.pytrees import Tree
-from ..gallery.feature_penalties import PenalizedLoss
-from . import linear_losses
+from ..gallery import linear_losses
+from ..gallery.feature_penalties import (
+    BoundedPenalties,
+    GroupedPenalties,
+    PenalizedLoss,
+    group_features,
+)
+from ..gallery.linear_losses import LinearLoss
 from .federation import FederatedEstimator
-from .linear_losses import LinearLoss
-from .penalties import BoundedPenalties, GroupedPenalties, group_features
 from .site_rows import by_site, measure_units, split_rows
 from .site_solver import Loss, fit_sites, learn_shared
 
@@ -82,7 +86,7 @@ class SharedPenalty(FederatedEstimator):
         penalized = PenalizedLoss(
             target.loss, _weights, self.smoothing if self.elastic_net else None
         )
-        lower = GroupedPenalties(penalized, group_features(self.penalties, [*names], size))
+        lower = GroupedPenalties(penalized, group_features(self.penalties, [*names], size).groups)
         shape = () if target.scores is None else (target.scores,)
         fitted = np.ones(len(table.X), bool)
         with double_precision():

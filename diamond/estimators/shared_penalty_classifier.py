@@ -4,9 +4,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from . import linear_losses
+from ..gallery import linear_losses
+from ..gallery.linear_losses import LinearLoss
 from .class_labels import SiteClassifier
-from .linear_losses import LinearLoss
 from .shared_penalty import SharedPenalty, Target
 
 
@@ -55,10 +55,7 @@ class SharedPenaltyClassifier(SiteClassifier, SharedPenalty):
         ((2, 30), (1, 2))
     """
 
-    no_federation: ClassVar = (
-        "the problem 'hyperparameter' also penalizes intercepts, so it has other models; use a "
-        "file with this problem, or write a problem in Python"
-    )
+    federated_problem: ClassVar = "hyperparameter"
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
         """Learn the penalties and fit a model per site.

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ..core.pytrees import Tree
-from .linear_losses import partial_likelihood
+from ..gallery.linear_losses import partial_likelihood
 from .shared_penalty import SharedPenalty, Target  # explains a missing package
 from .site_rows import rounded_size
 

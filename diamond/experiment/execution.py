@@ -183,7 +183,10 @@ def _simulate(
     """Simulate; return the run, its status, the message of the status, and the rounds made."""
     experiment = job.experiment
 
+    latest: list[Snapshot] = []
+
     def progress(saved: Snapshot) -> None:
+        latest[:] = [saved]
         entry = saved.entries[-1]
         last = entry["round"] == experiment.rounds or bool(stop_reason(experiment.stop, entry))
         writer.record_snapshot(saved, last)
@@ -212,6 +215,8 @@ def _simulate(
                 measure=experiment.measure,
                 on_stage=lambda message: listener.stage(job.name, message),
             )
+            for snapshot in latest:  # of the last round, where the method ended before the others
+                writer.save_checkpoint(snapshot)
             return run, "finished", run.message, run.rounds
         except Diverged as error:
             return error.run, "diverged", str(error), error.rounds_made

@@ -7,6 +7,7 @@ from ..problem.prediction import LinearPrediction, Predict, unchanged
 from ._convolutions import image_shape
 from .meta_learning import DenseLayers
 from .network_cleaning import ImagePrediction
+from .regression import PREDICTIONS
 from .representation import HeadLoss
 
 LINEAR: dict[str, LinearPrediction] = {
@@ -14,16 +15,14 @@ LINEAR: dict[str, LinearPrediction] = {
     "fair_weights": LinearPrediction(),
     "hyper_cleaning": LinearPrediction(),
     "hyperparameter": LinearPrediction(),
-    "regression": LinearPrediction(unchanged),
     "support_vectors": LinearPrediction(unchanged),
 }
-WITHOUT_INTERCEPT = ("hyperparameter",)  # models on rows that have no intercept of their own
+DETERMINING = ("activation", "shape", "loss", "penalty", "penalties", "bounded", "intercept")
 
 
 def describe_model(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the kind of a problem with those options that its predictions depend on."""
-    used = {name: options[name] for name in ("activation", "shape") if name in options}
-    return {"kind": kind} | used
+    """Return the kind of a problem with the options that determine what its models mean."""
+    return {"kind": kind} | {name: options[name] for name in DETERMINING if name in options}
 
 
 def stored_prediction(model: Mapping[str, Any], features: int, classes: int) -> Predict | None:
@@ -40,4 +39,6 @@ def stored_prediction(model: Mapping[str, Any], features: int, classes: int) -> 
     if kind == "network_cleaning":
         height, width, colors = tuple(model["shape"]) or image_shape(features)
         return ImagePrediction((height, width, colors))
+    if kind == "regression":
+        return PREDICTIONS[model.get("loss", "squared")]
     return LINEAR.get(kind)

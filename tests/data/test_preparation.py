@@ -138,10 +138,10 @@ def test_texts_that_are_no_levels_are_refused(tmp_path):
 
 
 def test_the_preparation_repeats_every_step_for_new_rows(tmp_path):
-    found = partitioned(scale="standard", intercept=True)
+    found = partitioned(scale="standard")
     preparation = Preparation.model_validate_json(found.preparation.to_json())
     assert preparation == found.preparation and preparation.classes == ("no", "yes")
-    assert found.names == preparation.features and found.names[-1] == "intercept"
+    assert found.names == preparation.features
     for agent, site in enumerate(("north", "south")):
         rows = preparation.prepare(f"{site}.csv", agent)
         used = np.vstack([part[agent]["a"] for part in (found.train, found.valid, found.test)])
@@ -193,12 +193,12 @@ def test_a_new_table_that_differs_is_refused_with_the_column(tmp_path):
 
 
 def test_coefficients_in_units_of_the_table_give_the_same_scores():
-    preparation = partitioned(scale="standard", intercept=True).preparation
-    weights = np.random.default_rng(0).normal(size=(9, 2))
+    preparation = partitioned(scale="standard").preparation
+    weights = np.random.default_rng(0).normal(size=(len(preparation.features), 2))
     expected = preparation.prepare("north.csv") @ weights
     coefficients = preparation.in_table_units(weights, 0.0)
     plain = partitioned().preparation.prepare("north.csv").astype(float)
-    scores = plain @ np.stack([coefficients[name] for name in preparation.table_features])
+    scores = plain @ np.stack([coefficients[name] for name in preparation.features])
     np.testing.assert_allclose(scores + coefficients["intercept"], expected, rtol=1e-3, atol=1e-2)
 
 
@@ -209,7 +209,7 @@ def test_least_squares_has_the_coefficients_of_the_table():
     targets = 2 * table[:, 0] - 30 * table[:, 1] + 7
     columns = [Column("age"), Column("dose")]
     scale = federated_scale([table[:10], table[10:]])
-    options = {"scale": scale, "fills": (), "intercept": False}
+    options = {"scale": scale, "fills": ()}
     preparation = make_preparation(columns, "days", (), **options)
     design = np.column_stack([preparation.prepare(table), np.ones(40)])
     *weights, intercept = np.linalg.lstsq(design, targets)[0]

@@ -4,9 +4,12 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 
 import numpy as np
 import pytest
+import tomli_w
+from commands import command
 from sklearn.datasets import load_diabetes
 from tls_sites import ports
 
@@ -18,7 +21,7 @@ from diamond.estimators import (
 )
 from diamond.estimators.site_rows import choose_validation_rows
 
-FITTING = {"penalties": "feature", "n_splits": 1, "refit": False}
+FITTING = {"n_splits": 1, "refit": False}
 SITES = ["north", "south"]
 PLACES = {"sites": dict(zip(SITES, ["127.0.0.1:7101", "127.0.0.1:7102"]))}
 PLACES |= {"features": {"age": (50.0, 15.0)}, "label": "days"}
@@ -39,12 +42,12 @@ def test_the_file_is_a_federation(tmp_path):
 @pytest.mark.parametrize(
     "model, message",
     [
-        (SharedPenaltyRegressor(n_splits=1, refit=False), r"give .*\(penalties='feature'\)"),
-        (SharedPenaltyRegressor("poisson", **FITTING), "squared errors only"),
+        (SharedPenaltyRegressor(n_splits=2, refit=False), r"give .*\(n_splits=1\)"),
+        (SharedPenaltyRegressor("quantile", **FITTING), "deviation of all targets"),
         (SharedPenaltyRegressor(validation_fraction=2, **FITTING), "between 0 and 1"),
         (SharedPenaltyRegressor(random_state=np.random.RandomState(0), **FITTING), "give an int"),
         (SharedPenaltyRegressor(**FITTING), "deviation 0 of 'age'"),
-        (SharedPenaltyClassifier(), "penalizes intercepts"),
+        (SharedPenaltyClassifier(**FITTING), "give all classes"),
         (SharedPenaltySurvival(), "censored times"),
     ],
 )
@@ -72,47 +75,97 @@ def run_sites(folder):
     return [json.loads(process.communicate(timeout=240)[0]) for process in starts]
 
 
-@pytest.mark.wide
-def test_models_of_processes_are_those_of_the_estimator(tmp_path):
-    """Tolerances are those of float32 features, and of penalties that change the loss little."""
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    X, y = load_diabetes(return_X_y=True)
-    X, site = X[:, :4] * 100 + 7, np.arange(len(y)) % 2  # four features, all of them of use
-    model = SharedPenaltyRegressor(accuracy="exact", random_state=0, **FITTING)
-    model.fit(X, y, groups=np.array(SITES)[site])
-    is_valid = choose_validation_rows(site, 0 * site, 0.25, np.random.RandomState(0))
-    names = ["age", "sex", "bmi", "pressure"]
+def write_tables(folder, X, y):
+    """Write the rows of both sites, split as by the estimators; return the site of each row."""
+    site = np.arange(len(y)) % 2
+    strata = np.unique(y, return_inverse=True)[1] if y.dtype.kind == "U" else 0 * site
+    is_valid = choose_validation_rows(site, strata, 0.25, np.random.RandomState(0))
     for part, chosen in {"train": ~is_valid, "valid": is_valid}.items():
         for number, name in enumerate(SITES):
             rows = chosen & (site == number)
-            table = np.column_stack([X, y])[rows].tolist()
-            lines = [",".join([*names, "days"]), *(",".join(map(repr, row)) for row in table)]
-            (tmp_path / f"{name}-{part}.csv").write_text("\n".join(lines) + "\n")
+            cells = [map(repr, row) for row in X[rows].tolist()]
+            lines = [",".join([*row, str(label)]) for row, label in zip(cells, y[rows])]
+            text = "\n".join([",".join([*NAMES, "days"]), *lines])
+            (folder / f"{name}-{part}.csv").write_text(f"{text}\n")
+    return np.array(SITES)[site]
+
+
+def table_arguments(X):
+    return {
+        "features": dict(zip(NAMES, zip(X.mean(0), X.std(0)))),
+        "label": "days",
+        "files": {part: f"{{agent}}-{part}.csv" for part in ("train", "valid")},
+    }
+
+
+def assert_equal_fits(loaded, model, sites, X, folder):
+    """Tolerances are those of float32 features, and of penalties that change the loss little."""
+    numbers = [[*model.sites_].index(name) for name in sites]
+    assert loaded.sites_.tolist() == sites and loaded.feature_names_in_.tolist() == NAMES
+    scale = np.abs(model.coef_).max()
+    np.testing.assert_allclose(loaded.coef_, model.coef_[numbers], rtol=2e-3, atol=1e-3 * scale)
+    np.testing.assert_allclose(loaded.intercept_, model.intercept_[numbers], rtol=2e-3, atol=2e-3)
+    for name in ("penalties_", "l1_penalties_"):
+        if hasattr(model, name):
+            expected = getattr(model, name)
+            error = np.abs(getattr(loaded, name) - expected)
+            np.testing.assert_array_less(error, 0.02 * expected + 1e-3 * (0.1 + expected.max()))
+    groups = [sites[0]] * len(X)
+    predict = "predict_proba" if hasattr(model, "classes_") else "predict"
+    found, expected = (getattr(m, predict)(X, groups) for m in (loaded, model))
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3 * np.abs(expected).max())
+    saved = type(model).load(loaded.save(folder / f"saved-{'-'.join(sites)}"))
+    np.testing.assert_array_equal(saved.predict(X), loaded.predict(X))
+
+
+X, TARGETS = load_diabetes(return_X_y=True)
+X = X[:, [2, 3, 6, 8]] * 100 + 7  # four features, all of them of use
+NAMES = ["bmi", "pressure", "hdl", "sugar"]
+CLASSES = np.array(["a", "b", "c"])[np.digitize(TARGETS, [100, 180])]
+
+
+@pytest.mark.wide
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize("kind", ["squared", "classes"])
+def test_models_of_processes_are_those_of_the_estimator(tmp_path, kind):
+    options = FITTING | {"accuracy": "exact", "random_state": 0}
+    model, y = SharedPenaltyRegressor(penalties="feature", **options), TARGETS
+    if kind == "classes":
+        model, y = SharedPenaltyClassifier(**options), np.where(CLASSES == "c", "yes", "no")
+    model.fit(X, y, groups=write_tables(tmp_path, X, y))
     model.to_federation(
         tmp_path / "trial.toml",
         sites={name: f"127.0.0.1:{port}" for name, port in zip(SITES, ports(2))},
-        features=dict(zip(names, zip(X.mean(0), X.std(0)))),
-        label="days",
-        files={part: f"{{agent}}-{part}.csv" for part in ("train", "valid")},
+        **table_arguments(X) | ({"labels": ["no", "yes"]} if kind == "classes" else {}),
     )
     run_sites(tmp_path)
-    for number, name in enumerate(SITES):
+    for name in SITES:
         (folder,) = (tmp_path / "runs").glob(f"*/{name}")
-        loaded = SharedPenaltyRegressor.from_run(folder)
-        assert loaded.sites_.tolist() == [name] and loaded.feature_names_in_.tolist() == names
-        np.testing.assert_allclose(loaded.coef_[0], model.coef_[number], rtol=1e-3)
-        assert loaded.intercept_[0] == pytest.approx(model.intercept_[number], rel=1e-3)
-        is_bounded = model.penalties_ < 1e-4 * np.max(model.penalties_)
-        assert (
-            is_bounded.sum() == 1
-        )  # the estimator's smallest penalty has a bound, the sites' none
-        difference = loaded.penalties_ - model.penalties_
-        np.testing.assert_array_less(np.abs(difference), 0.01 * model.penalties_ + 1e-3)
-        table = pandas.DataFrame(X, columns=names)
-        mine = model.predict(X, [name] * len(X))
-        np.testing.assert_allclose(loaded.predict(table, [name] * len(X)), mine, rtol=1e-3)
-        saved = SharedPenaltyRegressor.load(loaded.save(tmp_path / f"saved-{name}"))
-        np.testing.assert_array_equal(saved.predict(table), loaded.predict(table))
+        assert_equal_fits(type(model).from_run(folder), model, [name], X, tmp_path)
     (folder / "preparation.json").unlink()
     with pytest.raises(ValueError, match="of a problem that predicts"):
         SharedPenaltyRegressor.from_run(folder)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize("kind", ["poisson", "classes"])
+def test_fits_of_a_simulation_are_those_of_the_estimator(tmp_path, kind, monkeypatch):
+    options = FITTING | {"accuracy": "exact", "random_state": 0}
+    model, y = SharedPenaltyRegressor("poisson", **options), np.round(TARGETS / 50)
+    if kind == "classes":
+        groups = ["body", "body", "blood", "blood"]
+        model, y = SharedPenaltyClassifier(penalties=groups, elastic_net=True, **options), CLASSES
+    model.fit(X, y, groups=write_tables(tmp_path, X, y))
+    labels = {"labels": ["a", "b", "c"]} if kind == "classes" else {}
+    path = model.to_federation(
+        tmp_path / "trial.toml", sites=PLACES["sites"], **table_arguments(X) | labels
+    )
+    file = tomllib.loads(path.read_text())
+    del file["sites"]  # an experiment has the rows of all sites
+    monkeypatch.chdir(tmp_path)
+    for part in ("train", "valid"):
+        file["problem"][part] = {name: f"{name}-{part}.csv" for name in SITES}
+    path.write_text(tomli_w.dumps(file))
+    assert "Converged" in command("run", path).output
+    loaded = type(model).from_run(tmp_path / "runs" / "trial")
+    assert_equal_fits(loaded, model, SITES, X, tmp_path)

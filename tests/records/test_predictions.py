@@ -133,7 +133,15 @@ def test_a_run_its_folder_and_its_coefficients_predict_the_same(here):
         ({"fills": stored["fills"][:1]}, "fills of 1 agents, the run has 2"),
         ({"model": {"kind": "quadratic"}}, "no preparation.json of a problem that predicts"),
         ({"model": {"kind": "meta_learning"}}, "no model that predicts"),
-        ({"intercept": False}, "the model does not take these rows"),
+        (
+            {
+                "columns": stored["columns"][:1],
+                "mean": [0.0],
+                "deviation": [1.0],
+                "fills": [fill[:1] for fill in stored["fills"]],
+            },
+            "the model does not take these rows",
+        ),
         ({"mean": None}, "not a preparation of rows"),
     ):
         (here / "runs/two/preparation.json").write_text(json.dumps(stored | damage))
@@ -233,15 +241,12 @@ def test_every_problem_on_rows_predicts_as_its_metric_measures():
 
 def test_problems_from_files_say_what_happened_to_their_rows_and_what_is_wrong(here):
     table = {"dataset": [here / "sites/north.csv", "sites/south.csv"], "label": "ill"}
-    table |= {"missing_values": "mean", "categories": "one_hot", "intercept": True}
+    table |= {"missing_values": "mean", "categories": "one_hot"}
     with pytest.warns(UserWarning) as notes:
-        problem = diamond.problem_from_files("hyperparameter", **table)
+        problem = diamond.problem_from_files("hyperparameter", **table, intercept=True)
     texts = [str(note.message) for note in notes]
     assert any("the levels of sex were united over the sites" in text for text in texts)
-    assert problem.names == ("age", "sex=F", "sex=M", "seen", "intercept")
-    with pytest.warns(UserWarning):
-        svm = diamond.problem_from_files("support_vectors", **table)
-    assert svm.names == problem.names[:-1]  # it has an intercept of its own
+    assert problem.names == ("age", "sex=F", "sex=M", "seen")
     with pytest.raises(ValueError, match="lable: is no option"):
         diamond.problem_from_files("hyperparameter", **table, lable="ill")
 

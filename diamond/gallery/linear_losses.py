@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ..core.pytrees import Tree
-from ..gallery.softmax_regression import cross_entropies
+from .softmax_regression import cross_entropies
 
 NO_SCORE = -1e9  # of a class that a site does not have: its probability is exactly 0
 
