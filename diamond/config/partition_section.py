@@ -270,7 +270,7 @@ def parse_columns(options: Mapping[str, Any]) -> Columns:
             columns[key] = tuple(map(str, columns[key]))
     columns["levels"] = tuple((k, tuple(v)) for k, v in (options.get("levels") or {}).items())
     treatment = parse_treatment(options.get("missing_values", "refuse"))
-    return Columns(**columns | {"missing": MISSING_CELLS[treatment]})
+    return Columns(**columns | {"missing_values": MISSING_CELLS[treatment]})
 
 
 def partition_options(partition: Any) -> tuple[Callable[..., list[np.ndarray]], dict[str, Any]]:

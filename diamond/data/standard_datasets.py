@@ -38,9 +38,6 @@ def mnist(folder: str | Path | None = None) -> Dataset:
 
     Args:
         folder: Folder of the files; by default the usual locations.
-
-    Returns:
-        The data set.
     """
     files = locate("mnist", [MNIST], folder)
     return Dataset(
@@ -64,9 +61,6 @@ def a9a(folder: str | Path | None = None) -> Dataset:
 
     Args:
         folder: Folder of the files; by default the usual locations.
-
-    Returns:
-        The data set.
     """
     files = locate("a9a", [A9A], folder)
     train, test = (svmlight_files.read_encoded(path, 123, (-1, 1)) for path in files)
@@ -80,9 +74,6 @@ def ijcnn1(folder: str | Path | None = None) -> Dataset:
 
     Args:
         folder: Folder of the files; by default the usual locations.
-
-    Returns:
-        The data set.
     """
     files = locate("ijcnn1", [IJCNN1, IJCNN1_COPY], folder)
     train = svmlight_files.read_encoded(files[0], 22, (-1, 1))

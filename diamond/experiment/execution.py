@@ -10,7 +10,6 @@ import jax
 from ..config.experiment_file import Experiment, make_relative
 from ..config.validation_errors import BadExperiment, Mistake
 from ..core.pytrees import StateMismatch
-from ..engine.simulate import simulate
 from ..metrics.divergence_error import Diverged
 from ..metrics.stopping import stop_reason
 from ..privacy.private_runs import describe_privacy
@@ -66,14 +65,9 @@ def execute(
     """Run `job` in the folder `path`, or resume it there; return the final manifest.
 
     Args:
-        job: The run.
-        problem: Its problem.
-        path: Its folder.
-        listener: Receives its progress.
         stopped: Called after every evaluation; if true, the run is saved and KeyboardInterrupt
             raised.
         compiled: Seconds of compilation before this call, for the manifest.
-        overrides: Consistency checks to skip.
     """
     listener.begin(job.name, job.experiment.rounds)
     with Writer(path, job.experiment.checkpoint_seconds) as writer:
@@ -192,26 +186,12 @@ def _simulate(
             writer.save_checkpoint(saved)
             raise KeyboardInterrupt
 
-    network, algorithm = experiment.network[0].build(), experiment.algorithm[0].build()
-    settings = experiment.rounds, experiment.seed[0], experiment.every, experiment.sampling
     with warnings.catch_warnings():
         warnings.simplefilter("always", RuntimeWarning)
         warnings.showwarning = lambda message, *_, **__: listener.say(job.name, str(message))
         try:
-            run = simulate(
-                problem,
-                network,
-                algorithm,
-                *settings,
-                stop=experiment.stop,
-                on_divergence=experiment.on_divergence,
-                on_progress=progress,
-                resume=saved,
-                devices=experiment.devices,
-                precision=experiment.product_precision,
-                measure=experiment.measure,
-                on_stage=lambda message: listener.stage(job.name, message),
-            )
+            on_stage = lambda message: listener.stage(job.name, message)
+            run = job.simulate(problem, on_progress=progress, resume=saved, on_stage=on_stage)
             return run, "finished", run.message, run.rounds
         except Diverged as error:
             return error.run, "diverged", str(error), error.rounds_made

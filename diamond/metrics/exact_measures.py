@@ -15,7 +15,7 @@ from ..hypergradient.diagnostics.lipschitz import Probes, probes
 from ..problem import Loss, Objectives, Problem, Rows
 from . import lower_solution
 from .agent_statistics import AgentStatistics
-from .standard_errors import AgentOperations, MeasuredPoints, standard_errors
+from .standard_errors import MeasuredPoints, standard_errors
 
 Metrics = tuple[tuple[str, Loss], ...]
 BATCHES = 2  # mini-batches per agent on which g_yy is estimated
@@ -158,25 +158,17 @@ def measure_exactly(
         if pooled_oracle is not None:
             solved = common[0].y, common[0].y
         points = MeasuredPoints(x, y, mean, solved[0], solved[1], gradient, stationarity_vector)
-        operations = AgentOperations(over.map_agents, total, count, pooled_oracle)
         with jax.default_matmul_precision("highest"):
-            errors = standard_errors(problem, rows, metrics, points, agents=operations)
+            errors = standard_errors(problem, rows, metrics, points, over, pooled_oracle)
     gradient = stationarity_vector(gradient)
     regularizer = 0.0 if problem.prox is None else problem.prox.value(mean)
     error = per_agent["solver_error"].max()
     stationarity = valid_or_nan(pytrees.dot(gradient, gradient), error)
-    consensus_terms = {}
-    if level == "common":
-        consensus_terms = {
-            f"{n}_consensus": over.squared_deviation(s)
-            for n, s in (("y", y), ("z", z))
-            if s is not None
-        }
     measures = {
         "stationarity": stationarity,
         "consensus": sums["consensus"],
         "lower_error": sums["lower_error"],
-        **consensus_terms,
+        **over.common_consensus(problem, y, z),
         "metric": stationarity + sums["consensus"] + sums["lower_error"],
         "definition1": stationarity + sums["consensus"] / count + sums["lower_error"],
         "upper_loss": sums["upper_loss"] / count + regularizer,

@@ -183,14 +183,10 @@ def _check_average(
         if abs(value - average) > tolerance * max(abs(value), size, 1e-6):
             is_sum = abs(evaluate_twice(i) - value) > 0.5 * abs(value - average)
             hint = " (it looks like a sum: use jnp.mean)" if is_sum else ""
+            broadcast = f" (y is {shapes(y)}; are shapes (n, 1) and (n,) broadcast to (n, n)?)"
             raise ValueError(
                 f"{name} is not an average over rows{hint}: on {PROBE} rows of agent {agent} it "
                 f"is {value:.6g}, the average over those rows one by one is {average:.6g}. Full "
                 f"losses and mini-batch gradients would disagree; terms without rows are fine, "
-                f"anything else that ties rows together is not{_broadcast_hint(y) * (not is_sum)}"
+                f"anything else that ties rows together is not{broadcast * (not is_sum)}"
             )
-
-
-def _broadcast_hint(y: Tree) -> str:
-    """Describe the usual cause of a loss that couples rows by accident: broadcasting."""
-    return f" (y is {shapes(y)}; are shapes (n, 1) and (n,) broadcast to (n, n)?)"

@@ -16,7 +16,7 @@ from ..network import Network
 from ..network.mixing_weights import RULES
 from ..problem import Problem
 from ..problem.agent_rows import MOST_LABELS, LabelCounts
-from .run_data import RunData
+from .run import Run
 from .solution import summarize_solution
 
 FORMAT = 1
@@ -184,7 +184,7 @@ def tabulate_labels(label_counts: Sequence[LabelCounts]) -> list[list[int]] | No
 
 
 def final_fields(
-    run: RunData, status: str, message: str, wall_seconds: float, *, digest: str
+    run: Run, status: str, message: str, wall_seconds: float, *, digest: str
 ) -> dict[str, Any]:
     """Return the fields that the manifest gains at the end of the run."""
     return {
