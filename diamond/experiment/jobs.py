@@ -87,8 +87,8 @@ def build_problem(experiment: Experiment, source: str) -> Problem:
     except BUILD_ERRORS as cause:
         raise BadExperiment(source, [Mistake("problem", str(cause))]) from cause
     mistakes = network_mistakes(problem, experiment.network)
-    mistakes += problem_mistakes(problem, experiment.algorithm)
-    mistakes = mistakes or convergence_mistakes(problem, experiment.network, experiment.algorithm)
+    networks = [] if mistakes else experiment.network
+    mistakes += method_mistakes(problem, networks, experiment.algorithm)
     try:
         measures = parse_measures(experiment.measure, problem)
         measures.check_measured(list(experiment.stop), "stop")
@@ -130,31 +130,19 @@ def network_mistakes(problem: Problem, networks: Sequence[Component]) -> list[Mi
     ]
 
 
-def problem_mistakes(problem: Problem, algorithms: Sequence[Component]) -> list[Mistake]:
-    """List the algorithms that do not solve such a problem."""
+def method_mistakes(
+    problem: Problem, networks: Sequence[Component], algorithms: Sequence[Component]
+) -> list[Mistake]:
+    """List the algorithms that do not solve such a problem, or not on one of the networks."""
     mistakes = []
     for i, part in enumerate(algorithms):
         try:
             check_lower_level(problem, part.build())
+            for network in networks:
+                check_network_kind(network.build(), part.build(), problem)
         except ValueError as cause:
             place = f"algorithm[{i}]" if len(algorithms) > 1 else "algorithm"
             mistakes.append(Mistake(place, f"{part.label}: {cause}"))
-    return mistakes
-
-
-def convergence_mistakes(
-    problem: Problem, networks: Sequence[Component], algorithms: Sequence[Component]
-) -> list[Mistake]:
-    """List the algorithms that would converge to a different point on one of the networks."""
-    mistakes = []
-    for i, part in enumerate(algorithms):
-        for network in networks:
-            try:
-                check_network_kind(network.build(), part.build(), problem)
-            except ValueError as cause:
-                place = f"algorithm[{i}]" if len(algorithms) > 1 else "algorithm"
-                mistakes.append(Mistake(place, f"{part.label}: {cause}"))
-                break
     return mistakes
 
 

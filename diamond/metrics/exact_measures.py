@@ -109,10 +109,6 @@ def measure_exactly(
         error = jnp.where(jnp.isfinite(solution.error), solution.error + error, solution.error)
         return solution._replace(error=error), h
 
-    def solve_common(oracle: lower_solution.Oracle) -> tuple[lower_solution.Solution, Tree]:
-        """Return y*(xbar) of a common lower level, and the hypergradient there."""
-        return solution_and_gradient(oracle, lower_solution.solve_newton(oracle, mean, average(y)))
-
     def measure_agent(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any, Any]:
         if level == "personal":
             own_solution, mean_solution = _solve_in_sequence(problem, (x, mean), y)
@@ -143,7 +139,9 @@ def measure_exactly(
 
     with jax.default_matmul_precision("highest"):
         pooled_oracle = over.pooled_oracle(problem) if level == "common" else None
-        common: Any = pooled_oracle and solve_common(pooled_oracle)
+        common: Any = pooled_oracle and solution_and_gradient(
+            pooled_oracle, lower_solution.solve_newton(pooled_oracle, mean, average(y))
+        )
         gradients, per_agent, solved = over.map_agents(measure_agent)(problem, rows, x, y)
     gradient, sums = average(gradients), jax.tree.map(total, per_agent)
 
