@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import data
 from ..data.missing_values import count_missing, describe_missing
-from ..data.search_folders import find_folders
+from ..data.standard_datasets import find_folders
 from ..network import Network
 from . import partition_section, site_agents
 from .components import Component, parse_literal, read_algorithm, read_network

@@ -25,10 +25,9 @@ from ..hypergradient.diagnostics.lipschitz import Probes, curvature
 from ..interface.round_interface import state_part
 from ..problem import Loss, Objectives, Problem, Rows
 from .agent_statistics import AgentStatistics
-from .exact_measures import Metrics, measure_exactly
+from .exact_measures import Metrics, measure_exactly, upper_loss
 from .sampled_measures import measure_on_samples
 from .standard_errors import SUFFIX, average_variances
-from .upper_loss import upper_loss
 
 Measure = str | Sequence[str | Callable[..., Any]]
 SETS = ("exact", "loss", "cheap")
