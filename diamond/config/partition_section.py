@@ -124,21 +124,10 @@ def partition_rows(
         real: Whether labels are numbers to regress on.
         first: Number of the first agent.
     """
+    columns = parse_columns(locals())
     places = {"train": train, "valid": valid, "test": test} if dataset is None else {"": dataset}
     locations = {part: place for part, place in places.items() if place is not None}
-    column_options: dict[str, Any] = {
-        "label": label,
-        "site": site,
-        "real": real,
-        "features": features,
-        "hashed": hashed,
-        "text": text,
-        "labels": labels,
-        "missing_values": missing_values,
-        "categories": categories,
-        "levels": levels,
-    }
-    datasets = load_parts(locations, folder, parse_columns(column_options))
+    datasets = load_parts(locations, folder, columns)
     if rows is not None:
         datasets = {part: sample_rows(source, rows, seed) for part, source in datasets.items()}
     first_source = next(iter(datasets.values()))

@@ -63,15 +63,14 @@ def run_figure(
     on_trial: Callable[[int], None],
 ) -> TrialsByLine:
     """Run the trials of every line, one per seed."""
-
-    def run_line(line: FigureLine) -> list[Trial]:
+    trials: TrialsByLine = {}
+    for line in figure_lines(figure):
         constants = load_constants(line.case, kind, line.method)
         settings = [(constants, seed) for seed in range(scale.seeds)]
-        return paper_case.run_trials(
+        trials[line] = paper_case.run_trials(
             line.case, scale, line.method, settings, cache_folder, folder, on_trial, line.frozen
         )
-
-    return {line: run_line(line) for line in figure_lines(figure)}
+    return trials
 
 
 def summarize_lines(trials_by_line: TrialsByLine) -> list[dict[str, Any]]:
