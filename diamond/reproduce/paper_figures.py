@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..records.plot import make_figure
 from ..tuning.trial_cache import Trial, summarize_trial
 from . import paper_case
 from .paper_case import ExperimentScale, PaperCase
@@ -134,15 +135,9 @@ def draw_costs(trials: TrialsByLine, paths: Sequence[Path]) -> None:
 def _draw_panels(
     columns: list[PanelColumn], measures: list[str], trials: TrialsByLine, paths: Sequence[Path]
 ) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     size = (3.4 * len(columns), 2.9 * len(measures))
-    figure, axes = plt.subplots(
-        len(measures), len(columns), figsize=size, layout="constrained", squeeze=False
-    )
+    figure = make_figure(figsize=size, layout="constrained")
+    axes = figure.subplots(len(measures), len(columns), squeeze=False)
     for i, column in enumerate(columns):
         for axis, key in zip(axes[:, i], measures):
             for colour, line in zip(PALETTE, column.lines):
@@ -160,7 +155,6 @@ def _draw_panels(
         axes[0][i].legend(fontsize=7)
     for path in paths:
         figure.savefig(path, dpi=130)
-    plt.close(figure)
 
 
 def _panel_title(figure: str, case: PaperCase) -> str:
