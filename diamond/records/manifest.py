@@ -5,7 +5,7 @@ import hashlib
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -16,8 +16,10 @@ from ..network import Network
 from ..network.mixing_weights import RULES
 from ..problem import Problem
 from ..problem.agent_rows import MOST_LABELS, LabelCounts
-from .run import Run
 from .solution import summarize_solution
+
+if TYPE_CHECKING:
+    from .run import Run
 
 FORMAT = 1
 
@@ -164,7 +166,7 @@ def tabulate_labels(label_counts: Sequence[LabelCounts]) -> list[list[int]] | No
 
 
 def final_fields(
-    run: Run, status: str, message: str, wall_seconds: float, *, digest: str
+    run: "Run", status: str, message: str, wall_seconds: float, *, digest: str
 ) -> dict[str, Any]:
     """Return the fields that the manifest gains at the end of the run."""
     return {

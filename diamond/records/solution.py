@@ -1,6 +1,6 @@
 """Short form of a run's solution: x, if it is small or its entries have names."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -9,13 +9,15 @@ from ..core.pytrees import Tree, named_leaves
 from ..problem import Problem
 from .predictor import Predictor
 from .result_table import name_entry
-from .run import Run
+
+if TYPE_CHECKING:
+    from .run import Run
 
 MAX_UNNAMED = 24  # at most this many numbers are shown without names
 MAX_NAMED = 2000  # at most this many numbers are stored in a manifest
 
 
-def summarize_solution(run: Run) -> dict[str, Any]:
+def summarize_solution(run: "Run") -> dict[str, Any]:
     """Return x, the mean over the agents, and the best round."""
     names, best = run.problem.names if run.problem else None, run.best
     mean = jax.tree.map(lambda a: np.asarray(a).mean(0), run.x)
