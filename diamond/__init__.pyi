@@ -68,7 +68,7 @@ from .algorithms.personal_methods.prometheus import prometheus as prometheus
 from .algorithms.personal_methods.push_diging import push_diging as push_diging
 from .algorithms.personal_methods.sgp import sgp as sgp
 from .algorithms.personal_methods.svr_interact import svr_interact as svr_interact
-from .config.problem_from_files import problem_from_files as problem_from_files
+from .config.problem_section import problem_from_files as problem_from_files
 from .engine.compare_alone import compare_alone as compare_alone
 from .engine.simulate import simulate as simulate
 from .engine.solve_problem import solve as solve

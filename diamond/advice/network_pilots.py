@@ -1,14 +1,13 @@
 """Advice where y*(x) is not solved for: pilots are compared by the upper loss at the agents' y."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from ..auto.adaptive_optimizers import adam_rate
 from ..catalogue import methods_for
-from ..core.pytrees import Tree
 from ..hardware.device_memory import format_bytes
 from ..problem import Problem
 from ..records.run import Run
@@ -66,15 +65,10 @@ def rounds_to_loss(run: Run, target: float) -> float:
 
 def network_facts(problem: Problem, runs: dict[str, Run | None]) -> NetworkFacts:
     """Return the facts for the explanation, from the final states of the pilots."""
-    memory = {name: _agent_bytes(run) for name, run in runs.items() if run is not None}
+    size = lambda tree: int(sum(leaf.nbytes for leaf in jax.tree.leaves(tree))) // problem.agents
+    memory = {
+        name: size(run.state) + 2 * size(run.last_y)  # and two gradients of y
+        for name, run in runs.items()
+        if run is not None
+    }
     return NetworkFacts(problem.lower_size, problem.convex, memory)
-
-
-def _agent_bytes(run: Run) -> int:
-    """Return the bytes of an agent's state, and of two gradients of y."""
-    return _bytes(run.state, run.network.agents) + 2 * _bytes(run.last_y, run.network.agents)
-
-
-def _bytes(tree: Tree, agents: int) -> int:
-    leaves: list[Any] = jax.tree.leaves(tree)
-    return int(sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)) // agents

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from ..algorithms.parts.composed import ComposedAlgorithm
 from ..algorithms.parts.private_method import private
-from ..privacy.private_runs import privacy_of
 from ..problem import Problem
 from ..schedules.step_schedules import constant
 
@@ -45,7 +44,7 @@ def can_be_private(algorithm: Any, problem: Problem, options: Mapping[str, Any])
     y, z = (v and replace(v, step=step) for v in (algorithm.y, algorithm.z))
     try:
         method = private(replace(algorithm, x=replace(algorithm.x, step=step), y=y, z=z), **options)
-        privacy_of(method).plan(method, problem)
+        method.privacy.plan(method, problem)
     except ValueError:
         return False
     return True
@@ -53,7 +52,7 @@ def can_be_private(algorithm: Any, problem: Problem, options: Mapping[str, Any])
 
 def forecast_privacy(algorithm: Any, problem: Problem, rounds: int) -> list[PrivacyForecast]:
     """Return forecasts of the private method for a quarter of the rounds, all, and four times."""
-    estimator = privacy_of(algorithm)
+    estimator = algorithm.privacy
     choices = dict.fromkeys([max(rounds // 4, 1), rounds, 4 * rounds])
     if estimator.budget.noise_multiplier is not None:
         choices = dict.fromkeys([rounds])
@@ -61,7 +60,7 @@ def forecast_privacy(algorithm: Any, problem: Problem, rounds: int) -> list[Priv
 
 
 def _forecast(algorithm: Any, problem: Problem, rounds: int) -> PrivacyForecast:
-    budget = replace(privacy_of(algorithm).budget, rounds=rounds)
+    budget = replace(algorithm.privacy.budget, rounds=rounds)
     method = replace(algorithm, estimator=replace(algorithm.estimator, budget=budget))
     plan = method.estimator.plan(method, problem)
     multiplier = max(mechanism.multiplier for mechanism in plan.mechanisms)

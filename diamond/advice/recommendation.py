@@ -148,21 +148,17 @@ class Advice:
             ]
         if self.network_facts is not None:
             return [*reasons, *self.network_facts.reasons(best)]
-        standing_by_method = {
-            standing.method: standing for standing in standings.load_standings().get(self.suite, [])
-        }
-        if standing := standing_by_method.get(best):
-            reasons.append(standings.describe_standing(standing, self.suite))
-        untracked_methods = [p.algorithm for p in self.prospects if is_untracked(p.algorithm)]
+        for standing in standings.load_standings().get(self.suite, []):
+            if standing.method == best:
+                reasons.append(standings.describe_standing(standing, self.suite))
+        untracked = ", ".join(p.algorithm for p in self.prospects if is_untracked(p.algorithm))
         if constants is None:
-            warning = (
-                f"untracked methods ({', '.join(untracked_methods)}) stop short where agents differ"
-            )
-            return [*reasons, warning] if untracked_methods else reasons
-        if constants.heterogeneity >= MAX_ALIKE_HETEROGENEITY and untracked_methods:
+            warning = f"untracked methods ({untracked}) stop short where agents differ"
+            return [*reasons, warning] if untracked else reasons
+        if constants.heterogeneity >= MAX_ALIKE_HETEROGENEITY and untracked:
             reasons.append(
                 f"agents differ (heterogeneity {constants.heterogeneity:.2g}), so untracked "
-                f"methods ({', '.join(untracked_methods)}) would stop short and are not preferred"
+                f"methods ({untracked}) would stop short and are not preferred"
             )
         if best == "k_free":
             reasons.append("it draws three mini-batches a round and needs no chain")
@@ -227,19 +223,13 @@ def advise(
             be none at the start.
         algorithms: Names of algorithms, with learned steps, or {"mine": algorithm}; by default the
             best in the benchmark for such problems (`standings`).
-
-    Returns:
-        The advice.
     """
     batch, pilot, seed = as_int("batch", batch, 1), as_int("pilot", pilot, 1), as_int("seed", seed)
     is_network = problem.lower_level != "none" and not problem.has_lower_solution
     if target is not None and not is_network and target <= 0:
         raise ValueError(f"target = {target:g}: a metric is above 0; give a target above 0")
-    algorithms = (
-        methods_to_try(problem.lower_level, problem.agents, network.kind, is_network)
-        if algorithms is None
-        else algorithms
-    )
+    if algorithms is None:
+        algorithms = methods_to_try(problem.lower_level, problem.agents, network.kind, is_network)
     algorithms_by_label = (
         algorithms if isinstance(algorithms, Mapping) else build_algorithms(algorithms, batch)
     )
@@ -279,34 +269,22 @@ def advise(
         prospects.sort(key=_prospect_cost)
     are_alike = constants is not None and constants.heterogeneity < MAX_ALIKE_HETEROGENEITY
     best = _best_prospect(prospects, are_alike)
-    alternatives = [
-        _try_topology(
-            best.algorithm,
-            algorithms_by_label[best.algorithm],
-            problem,
-            other,
-            pilot=pilot,
-            seed=seed,
-            target=target_metric,
-        )
-        for other in alternative_networks(network).values()
-    ]
-    current = _make_topology(network, best)
+    alternatives = []
+    for other in alternative_networks(network).values():
+        run = _run_pilot(algorithms_by_label[best.algorithm], problem, other, pilot, seed=seed)
+        prospect = _make_prospect(best.algorithm, run, target_metric)
+        alternatives.append(_make_topology(other, prospect))
     alternatives.sort(key=lambda other: other.network_seconds)
-    topologies = [current, *alternatives] if network.links is not None else []
-    suite, horizon = (
-        standings.closest_suite(problem.lower_level, problem.agents, network.kind),
-        CREDIBLE_FACTOR * pilot,
-    )
+    current = _make_topology(network, best)
     return Advice(
         constants,
         network.diameter,
         network.rounds_to_mix(),
         target_metric,
         prospects,
-        topologies,
-        suite,
-        horizon=horizon,
+        [current, *alternatives] if network.links is not None else [],
+        standings.closest_suite(problem.lower_level, problem.agents, network.kind),
+        horizon=CREDIBLE_FACTOR * pilot,
     )
 
 
@@ -403,34 +381,10 @@ def _network_prospect(name: str, run: Run | None, target: float) -> Prospect:
 def _extrapolate_costs(name: str, run: Run, final_metric: float, rounds: float) -> Prospect:
     """Return the prospect of a pilot, with the costs of `rounds` rounds."""
     columns = [k for k in ("samples", "bytes", "network_seconds") if k in run.history]
-    first_costs, last_costs = ({k: run.history[k][i] for k in columns} for i in (0, -1))
-    extrapolate = lambda k: first_costs[k] + (last_costs[k] - first_costs[k]) / run.rounds * rounds
-    network_seconds = extrapolate("network_seconds") if "network_seconds" in first_costs else None
+    first, last = ({k: run.history[k][i] for k in columns} for i in (0, -1))
+    costs = {k: first[k] + (last[k] - first[k]) / run.rounds * rounds for k in columns}
     learned = {k: float(run.history[k][-1]) for k in LEARNED_COLUMNS if k in run.history}
-    return Prospect(
-        name,
-        learned,
-        final_metric,
-        rounds,
-        extrapolate("samples"),
-        extrapolate("bytes"),
-        network_seconds,
-    )
-
-
-def _try_topology(
-    name: str,
-    algorithm: Algorithm,
-    problem: Problem,
-    network: Network,
-    *,
-    pilot: int,
-    seed: int,
-    target: float,
-) -> TopologyForecast:
-    """Forecast the cost of `algorithm` on another network with links."""
-    run = _run_pilot(algorithm, problem, network, pilot, seed=seed)
-    return _make_topology(network, _make_prospect(name, run, target))
+    return Prospect(name, learned, final_metric, rounds, **costs)
 
 
 def _make_topology(network: Network, prospect: Prospect) -> TopologyForecast:

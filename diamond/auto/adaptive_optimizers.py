@@ -4,7 +4,6 @@ Each has the interface of optax: `init(parameters)`, and `update(direction, stat
 which returns the update to add, and the next state. optax itself is not needed.
 """
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -55,7 +54,6 @@ class AdamState(NamedTuple):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Adam(Optimizer):
     """Adam (Kingma and Ba, 2015); its averages of squares forget faster than by default."""
 
@@ -99,7 +97,6 @@ class DistanceState(NamedTuple):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class DistanceOverGradients(Optimizer):
     """Step size c max_s ||x_s - x_0|| / sqrt(sum_s ||u_s||^2) (DoG: Ivgi, Hinder, Carmon, 2023).
 

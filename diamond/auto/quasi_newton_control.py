@@ -16,7 +16,7 @@ CLEAR of its norm. The first radius is the smaller of Newton's step with a y tha
 step that changes g_y by FIRST of its norm at the start. No constant has a unit.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -93,6 +93,12 @@ class Control(NamedTuple):
     cross_size: jax.Array  # mean ||g_xy z|| at x
 
 
+COUNTS = (  # fields of the control that are whole numbers
+    *("phase", "rows", "rows_before", "steps_here", "trials", "flat_steps", "failures"),
+    *("refinement", "accepted", "refused", "reason", "has_negative_curvature"),
+)
+
+
 def first_rows(
     most_rows: jax.Array, agents: jax.Array, x_size: int, y_size: int, is_common: bool
 ) -> jax.Array:
@@ -110,36 +116,9 @@ def begin_control(x: Vector, rows: jax.Array) -> Control:
     """Return the control before the first evaluation, on so many rows of each agent."""
     zero = 0 * jnp.sum(x)
     count, none = jnp.int32(zero), 0 * x
-    return Control(
-        phase=count + START,
-        rows=count + rows,
-        rows_before=count,
-        u=none,
-        size=zero,
-        relative_size=zero,
-        value=zero,
-        d=none,
-        correction=zero,
-        share=zero,
-        radius=zero,
-        pairs=no_pairs(PAIRS, x),
-        scale=none,
-        reference=zero,
-        noise=zero - 1,
-        steps_here=count,
-        trials=count,
-        flat_steps=count,
-        failures=count,
-        refinement=count,
-        accepted=count,
-        refused=count,
-        total=zero,
-        first_size=zero,
-        largest_size=zero,
-        reason=count,
-        has_negative_curvature=count,
-        cross_size=zero,
-    )
+    fields: dict[str, Any] = dict.fromkeys(Control._fields, zero) | dict.fromkeys(COUNTS, count)
+    fields |= {"u": none, "d": none, "scale": none, "pairs": no_pairs(PAIRS, x)}
+    return Control(**fields | {"phase": count + START, "rows": count + rows, "noise": zero - 1})
 
 
 def point_of(c: Control, x: Vector) -> Vector:

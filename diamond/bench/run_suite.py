@@ -122,7 +122,7 @@ def _tune_and_run(suite: Suite, case: BenchmarkCase, method: str, folder: Path) 
     winner = best_result(results)
     seeds, untuned_seeds = range(suite.seeds), range(suite.untuned_seeds)
     (tuned_runs,) = run([winner.candidate], seeds, long, case.evaluation_rounds)
-    untuned = [(method_family.with_learned_numbers(), {"untuned": 1.0})]
+    untuned = [(method_family.make(**method_family.free), {"untuned": 1.0})]
     (untuned_runs,) = run(untuned, untuned_seeds, long, case.evaluation_rounds)
     return {
         "case": case.name,

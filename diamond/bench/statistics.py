@@ -114,21 +114,6 @@ def cost_matrix(
     return cases, methods, costs
 
 
-def performance_profiles(costs: NDArray[Any], factors: Sequence[float]) -> NDArray[Any]:
-    """Return (methods, factors): share of cases that a method solves within a factor of the best.
-
-    Dolan and More (2002). Cases that no method solves count against all. If the best cost is 0, as
-    the bytes of one agent, only equal methods are within a factor.
-    """
-    best = np.where(np.isnan(costs), np.inf, costs).min(1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.where(costs == best, 1.0, costs / best)
-    ratio = np.where(np.isfinite(costs), ratio, np.inf)
-    was_run = ~np.isnan(costs)
-    within = (ratio[:, :, None] <= np.asarray(factors)) & was_run[:, :, None]
-    return within.sum(0) / np.maximum(was_run.sum(0), 1)[:, None]
-
-
 def average_ranks(costs: NDArray[Any]) -> tuple[NDArray[Any], float]:
     """Return the shared-case rank of every method and the critical difference
 

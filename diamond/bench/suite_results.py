@@ -1,7 +1,5 @@
 """Results of a suite: a file of numbers, tables in CSV and LaTeX, and a page."""
 
-import csv
-import io
 import json
 import math
 import platform
@@ -11,6 +9,8 @@ from typing import Any
 
 from .. import catalogue
 from .._version import __version__
+from ..records import result_table
+from ..records.checkpoint import replace_file
 from ..records.strict_json import dumps, restore_nan
 from .run_suite import COSTS, Pair
 from .statistics import TAU, average_ranks, cost_matrix, cost_table
@@ -68,10 +68,8 @@ def write_results(folder: Path, results: Results) -> Path:
     """Write the numbers as `results.json` and the costs to the target as `costs.csv`."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / RESULTS
-    for name, text in {RESULTS: dumps(results), "costs.csv": format_csv(results)}.items():
-        draft = folder / f"{name}.tmp"
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(folder / name)
+    replace_file(path, dumps(results).encode())
+    replace_file(folder / "costs.csv", format_csv(results).encode())
     return path
 
 
@@ -103,16 +101,14 @@ def counted_costs(results: Results) -> list[str]:
 
 def format_csv(results: Results, tau: float = TAU) -> str:
     """Format one line per case and method, tuned and untuned, as CSV."""
-    out, names = io.StringIO(), counted_costs(results)
-    rows = [
-        {"kind": kind} | row
-        for kind in ("tuned", "untuned")
-        for row in cost_table(results["pairs"], names, tau, kind)
-    ]
-    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
+    names = counted_costs(results)
+    return result_table.format_csv(
+        [
+            {"kind": kind} | row
+            for kind in ("tuned", "untuned")
+            for row in cost_table(results["pairs"], names, tau, kind)
+        ]
+    )
 
 
 def format_latex(results: Results, cost: str = "calls", tau: float = TAU) -> str:

@@ -75,10 +75,6 @@ class Tunable:
         }
         return self.make(**self.fixed, **numbers), {n: first_value(v) for n, v in numbers.items()}
 
-    def with_learned_numbers(self) -> Algorithm:
-        """Return the method that learns its numbers."""
-        return self.make(**self.free)
-
 
 def make_tunable(
     name: str, problem: Problem, network: Network, batch: int, *, seed: int

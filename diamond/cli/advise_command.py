@@ -127,7 +127,6 @@ def _refused_by_privacy(
 ) -> list[str]:
     """Return the algorithms that cannot be private here; those of the file are private already."""
     from ..advice.privacy_forecast import can_be_private
-    from ..privacy.private_runs import privacy_of
 
     if experiment.privacy is None:
         return []
@@ -135,7 +134,7 @@ def _refused_by_privacy(
     return [
         name
         for name, algorithm in algorithms.items()
-        if privacy_of(algorithm) is None and not can_be_private(algorithm, problem, options)
+        if algorithm.privacy is None and not can_be_private(algorithm, problem, options)
     ]
 
 

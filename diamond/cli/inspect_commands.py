@@ -104,10 +104,20 @@ def data(
                     typer.echo(f"{name:9} {location or 'not found; downloaded when first used'}")
             return
         names = [name.strip() for arguments in features or () for name in arguments.split(",")]
-        columns = None if features is None else list(filter(None, names))
-        arguments = dataset, agents, partition, seed, folder, label, site, real, columns
         description, numbers = preview_partition(
-            *arguments, hashed, text, missing_values, categories=categories
+            dataset,
+            agents,
+            partition,
+            seed,
+            folder,
+            label=label,
+            site=site,
+            real=real,
+            features=None if features is None else list(filter(None, names)),
+            hashed=hashed,
+            text=text,
+            missing_values=missing_values,
+            categories=categories,
         )
         if json:
             print_json(numbers)

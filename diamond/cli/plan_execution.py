@@ -37,7 +37,7 @@ def execute_and_report(
 
     With `alone`, the agents of a finished run are also trained alone and on all rows.
     """
-    from ..experiment.scores_alone import add_cooperation
+    from ..experiment.loading import add_cooperation
     from ..records.folder_reader import open_run
     from ..records.result_table import average_over_seeds, make_rows
     from ..records.run_summary import summarize_run

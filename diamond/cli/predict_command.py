@@ -29,8 +29,7 @@ def predict(
     """
     with report_errors():
         from ..records.folder_reader import open_single_run
-        from ..records.prediction_file import write_predictions
-        from ..records.stored_models import load_models
+        from ..records.stored_models import load_models, write_predictions
 
         stored = open_single_run(run)
         models, path = load_models(stored), out or stored.path / "predictions.csv"

@@ -19,9 +19,6 @@ from .validation_errors import collect_errors, config_error, nest_errors
 
 EDGES = "from_edges"  # the graph of a table with edges
 ALIASES = {"er": "erdos_renyi"}
-# Earlier names of algorithms and of their options, which files written before still use.
-EARLIER_NAMES = {"method": "compose"}
-EARLIER_OPTIONS = {"compose": {"plan": "update_order", "solves": "lower_level"}}
 
 
 @dataclass(frozen=True)
@@ -49,11 +46,8 @@ def read_algorithm(value: Any, base: Path | None = None) -> Component:
     """
     table = as_table(value, "name", '{name = "diamond", alpha = 0.1}')
     name, label = table.pop("name"), table.pop("label", None)
-    written = name.lower().replace("-", "_")
-    canonical = EARLIER_NAMES.get(written, written)
+    canonical = name.lower().replace("-", "_")
     optimizers = table.pop("optimizers", None)
-    earlier = EARLIER_OPTIONS.get(canonical, {})
-    table = {earlier.get(key, key): option for key, option in table.items()}
     function = None if base is None else user_function(name, base, "name")
     if function is None and canonical not in algorithm_names():
         near = did_you_mean(name, algorithm_names())
@@ -86,7 +80,7 @@ def read_algorithm(value: Any, base: Path | None = None) -> Component:
         return Component(
             function.reference, options.toml_values, lambda: algorithm, label, function.sources
         )
-    return Component(canonical, options.toml_values, lambda: algorithm, label or written)
+    return Component(canonical, options.toml_values, lambda: algorithm, label or canonical)
 
 
 def _with_optimizers(algorithm: Any, optimizers: Any) -> Any:
@@ -135,7 +129,8 @@ def read_network(value: Any) -> Component:
     canonical = _canonical_name(name)
     if canonical not in graph_names():
         known = [*graph_names(), *ALIASES]
-        raise config_error(f"no graph {name!r}; {did_you_mean(name, known)}", *_graph_key(value))
+        place = [] if isinstance(value, str) else ["graph"]
+        raise config_error(f"no graph {name!r}; {did_you_mean(name, known)}", *place)
     channels, gamma = table.pop("channel", []), table.pop("gamma", None)
     exchange_every = table.pop("exchange_every", 1)
     defense: dict[str, Any] = {key: table.pop(key) for key in ("robust", "liars") if key in table}
@@ -278,10 +273,6 @@ def as_table(value: Any, key: str, example: str) -> dict[str, Any]:
     if not isinstance(value[key], str):
         raise config_error(f"must be text in quotes, not {value[key]!r}", key)
     return dict(value)
-
-
-def _graph_key(value: Any) -> tuple[str, ...]:
-    return () if isinstance(value, str) else ("graph",)
 
 
 def parse_spec(text: str, key: str) -> dict[str, Any]:

@@ -2,17 +2,20 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from glob import escape, glob
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from .. import data
 from ..core.suggestions import did_you_mean
 from ..data import Dataset
+from ..data.csv_files import read_csv
 from ..data.dataset import MOST_SHOWN
-from ..data.table_columns import Categories, Column, unite_columns
+from ..data.parquet_files import read_parquet
+from ..data.table_columns import Column, unite_columns
+from ..data.table_rows import DataTable, TableOptions, read_dataset
 from .validation_errors import config_error
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
@@ -23,10 +26,10 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "mnist": data.mnist,
 }
 
-TABLE_READERS: dict[str, Callable[..., Dataset]] = {
-    ".csv": data.csv,
-    ".tsv": data.csv,
-    ".parquet": data.parquet,
+TABLE_READERS: dict[str, Callable[[Path, str], DataTable]] = {
+    ".csv": read_csv,
+    ".tsv": read_csv,
+    ".parquet": lambda path, label: read_parquet(path),
 }
 AGENT_PLACEHOLDER = "{agent}"  # placeholder in a pattern of file names
 Files = str | list[str] | dict[str, str]  # the same, as in a file
@@ -36,26 +39,13 @@ DataLocation = (
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Meaning of the columns in the user's files.
+class Columns(TableOptions):
+    """Meaning of the columns in the user's files, hashable: sequences and mappings are tuples.
 
-    `label` and `site` are columns of a table, `features` the columns to use, and `text` the column
-    whose words are hashed into `hashed` features. If `real` is true, labels are numbers to regress
-    on. `labels` are the classes in their order, by default those found in the files. `missing`
-    cells are refused, dropped with their rows, or kept as NaN. `categories` says whether columns of
-    text become levels, and `levels` declares the levels of columns.
+    `labels` are the classes in their order, by default those found in the files.
     """
 
-    label: str = "label"
-    site: str | None = None
-    real: bool = False
-    features: tuple[str, ...] | None = None
-    hashed: int | None = None
-    text: str = "text"
     labels: tuple[str, ...] | None = None
-    missing: Literal["refuse", "drop", "keep"] = "refuse"
-    categories: Categories = "refuse"
-    levels: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def load_dataset(dataset: DataLocation, folder: str | None, columns: Columns) -> Dataset:
@@ -162,28 +152,17 @@ def _read_file(
     """Read the rows of one file; `united` are the columns of all files, once they are known."""
     kind, real, hashed = Path(path).suffix, columns.real, columns.hashed
     if kind in TABLE_READERS:
-        return TABLE_READERS[kind](
-            path,
-            columns.label,
-            columns.site,
-            real,
-            columns.features,
-            hashed,
-            columns.text,
-            columns.missing,
-            columns.categories,
-            dict(columns.levels),
-            united,
-        )
+        table = TABLE_READERS[kind](Path(path), columns.label)
+        return read_dataset(table, replace(columns, columns=united))
     if columns.levels:
         raise data.DataError(f"{path}: its columns have no names; leave levels out")
     if columns.features is not None:
         raise data.DataError(f"{path}: its columns have no names; leave features out")
     if hashed and kind != ".npz":
         return data.lines(path, hashed, real)
-    return (
-        data.npz(path, real, columns.missing) if kind == ".npz" else data.libsvm(path, width, real)
-    )
+    if kind == ".npz":
+        return data.npz(path, real, columns.missing_values)
+    return data.libsvm(path, width, real)
 
 
 def _is_libsvm(path: str, columns: Columns) -> bool:

@@ -19,16 +19,9 @@ from . import schedule_text
 from .validation_errors import config_error, config_errors
 
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=False)
+NAMES = "neumann neumann_sum nesterov chebyshev conjugate_gradient exact unrolled warm_start"
 HYPERGRADIENTS: dict[str, Callable[..., Any]] = {
-    "neumann": hypergradient.neumann,
-    "neumann_sum": hypergradient.neumann_sum,
-    "nesterov": hypergradient.nesterov,
-    "chebyshev": hypergradient.chebyshev,
-    "conjugate_gradient": hypergradient.conjugate_gradient,
-    "exact": hypergradient.exact,
-    "unrolled": hypergradient.unrolled,
-    "warm_start": hypergradient.warm_start,
-    "hessian_free": hypergradient.hessian_free,
+    name: getattr(hypergradient, name) for name in (*NAMES.split(), "hessian_free")
 }
 VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 

@@ -121,21 +121,10 @@ def partition_rows(
         real: Whether labels are numbers to regress on.
         first: Number of the first agent.
     """
+    columns = parse_columns(locals())
     places = {"train": train, "valid": valid, "test": test} if dataset is None else {"": dataset}
     locations = {part: place for part, place in places.items() if place is not None}
-    column_options: dict[str, Any] = {
-        "label": label,
-        "site": site,
-        "real": real,
-        "features": features,
-        "hashed": hashed,
-        "text": text,
-        "labels": labels,
-        "missing_values": missing_values,
-        "categories": categories,
-        "levels": levels,
-    }
-    datasets = load_parts(locations, folder, parse_columns(column_options))
+    datasets = load_parts(locations, folder, columns)
     if rows is not None:
         datasets = {part: sample_rows(source, rows, seed) for part, source in datasets.items()}
     first_source = next(iter(datasets.values()))
@@ -266,7 +255,7 @@ def parse_columns(options: Mapping[str, Any]) -> Columns:
             columns[key] = tuple(map(str, columns[key]))
     columns["levels"] = tuple((k, tuple(v)) for k, v in (options.get("levels") or {}).items())
     treatment = parse_treatment(options.get("missing_values", "refuse"))
-    return Columns(**columns | {"missing": MISSING_CELLS[treatment]})
+    return Columns(**columns | {"missing_values": MISSING_CELLS[treatment]})
 
 
 def partition_options(partition: Any) -> tuple[Callable[..., list[np.ndarray]], dict[str, Any]]:

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from .. import data
-from ..data.missing_values import count_missing, describe_missing, parse_treatment
-from ..data.search_folders import find_folders
-from ..data.table_columns import Categories
+from ..data.missing_values import count_missing, describe_missing
+from ..data.standard_datasets import find_folders
 from ..network import Network
 from . import partition_section, site_agents
 from .components import Component, parse_literal, read_algorithm, read_network
-from .dataset_section import Columns, load_dataset, resolve_paths
+from .dataset_section import load_dataset, resolve_paths
 from .validation_errors import report_mistakes
 
 
@@ -77,33 +76,26 @@ def preview_partition(
     partition: str | None,
     seed: int,
     folder: Path | None,
-    label: str,
-    site: str | None = None,
-    real: bool = False,
-    columns: Sequence[str] | None = None,
-    hashed: int | None = None,
-    text: str = "text",
-    missing_values: str = "refuse",
-    categories: Categories = "refuse",
+    **column_options: Any,
 ) -> tuple[str, dict[str, Any]]:
-    """Describe the rows that each agent would get, as text and as numbers."""
+    """Describe the rows that each agent would get, as text and as numbers.
+
+    `column_options` are those of the columns in `partition_rows`.
+    """
     source = " ".join(files)
     place = report_mistakes(
         source, lambda: resolve_paths(files[0] if len(files) == 1 else [*files], Path.cwd())
     )
-    used = None if columns is None else tuple(columns)
-    treatment = parse_literal(missing_values)
-    keeps = partition_section.MISSING_CELLS[parse_treatment(treatment)]
-    columns_read = Columns(
-        label, site, real, used, hashed, text, missing=keeps, categories=categories
-    )
-    dataset = load_dataset(place, str(folder) if folder else None, columns_read)
+    treatment = parse_literal(column_options.get("missing_values", "refuse"))
+    columns = partition_section.parse_columns(column_options | {"missing_values": treatment})
+    dataset = load_dataset(place, str(folder) if folder else None, columns)
     options = {
         "dataset": place,
         "agents": agents,
         "partition": partition and parse_literal(partition),
+        "site": columns.site,
     }
-    table = {k: v for k, v in (options | {"site": site}).items() if v is not None}
+    table = {k: v for k, v in options.items() if v is not None}
     settings = report_mistakes(source, lambda: site_agents.resolve_agents(table, dataset))
     features, labels = dataset.train
     if "partition" in settings:
@@ -116,7 +108,7 @@ def preview_partition(
         names = list(dataset.places)
     title = f"{dataset.name}: {len(labels):,} rows of {features.shape[1]} features"
     missing = [*dataset.missing]
-    if keeps == "keep":
+    if columns.missing_values == "keep":
         tables = [features[part] for part in parts]
         missing = [count_missing([table], dataset.owners, k) for table, k in zip(tables, names)]
     title = "\n".join([title, *describe_missing(missing, treatment)])
@@ -129,7 +121,7 @@ def preview_partition(
         "classes": list(dataset.classes),
         "names": names,
     }
-    if real:
+    if columns.real:
         row_stats = [
             [len(part), float(labels[part].mean()), float(labels[part].std())] for part in parts
         ]

@@ -1,6 +1,7 @@
 """Problems of an experiment: those of the package, or the user's own function."""
 
 import inspect
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from .options import parameters, parse_options
 from .partition_section import PARTS, parse_columns, partition_options, partition_rows
 from .site_agents import check_partition, check_same_sites, resolve_agents
 from .user_functions import UserFunction, digests, user_function
-from .validation_errors import collect_errors, config_error
+from .validation_errors import collect_errors, config_error, report_mistakes
 
 FILES = (str, list, dict)
 IN_PYTHON = ("representation",)  # takes functions, which a file cannot express
@@ -138,3 +139,36 @@ def _as_problem(result: Any, name: str) -> Problem:
             f"{name} returned {type(result).__name__}; it must return a diamond.Problem"
         )
     return problem
+
+
+def problem_from_files(kind: str, **options: Any) -> Problem:
+    """Make a problem of the gallery on rows of files, as an experiment does.
+
+    Runs of the problem predict the rows of new tables: `run.predict("new.csv", agent="north")`.
+
+    Args:
+        kind: Kind of the problem, such as "regression" or "hyperparameter".
+        **options: Keys of the table `problem` of a file, such as dataset, label, features, levels
+            and scale, and the options of the problem. Paths start at the working directory.
+
+    Returns:
+        The problem. Remarks about its rows, such as filled cells, are warnings.
+
+    Raises:
+        BadExperiment: Options or files cannot be used; the message lists all mistakes.
+    """
+    table = {"kind": kind, **{name: _plain(value) for name, value in options.items()}}
+    component = report_mistakes(kind, lambda: read_problem(table, Path.cwd()))
+    problem: Problem = component.build()
+    for note in problem.notes:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    return problem
+
+
+def _plain(value: Any) -> Any:
+    """Return paths and tuples as a file has them."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return {name: _plain(item) for name, item in value.items()} if type(value) is dict else value

@@ -11,19 +11,10 @@ from ..core.suggestions import did_you_mean
 from ..schedules import step_schedules
 
 KINDS: dict[str, Callable[..., Any]] = {
-    "constant": step_schedules.constant,
-    "power": step_schedules.power,
-    "scaled": step_schedules.scaled,
-    "squared": step_schedules.squared,
-    "ramp": step_schedules.ramp,
+    name: getattr(step_schedules, name)
+    for name in ("constant", "power", "scaled", "squared", "ramp")
 }
-CLASSES = {
-    step_schedules.Constant: "constant",
-    step_schedules.Power: "power",
-    step_schedules.Scaled: "scaled",
-    step_schedules.Squared: "squared",
-    step_schedules.Ramp: "ramp",
-}
+CLASSES = {getattr(step_schedules, name.title()): name for name in KINDS}
 EXAMPLE = 'write a number or, say, "power(0.3)"'
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..data import Dataset
 from .partition_section import AGENTS, IID, PARTS, SHARES, partition_options
-from .validation_errors import collect_errors, config_error, config_errors
+from .validation_errors import config_error, config_errors
 
 
 def check_same_sites(datasets: Mapping[str, Dataset], named: bool) -> None:
@@ -37,26 +37,22 @@ def resolve_agents(options: dict[str, Any], dataset: Dataset | None) -> dict[str
     partition, agents = options.get("partition"), options.get("agents")
     names_sites = has_several_files or "site" in options
 
-    def check_site_column() -> None:
-        if has_several_files and "site" in options:
-            raise config_error("each file is a site already; leave it out", "site")
-
-    def check_no_partition() -> None:
-        if names_sites and partition is not None:
-            raise config_error("the sites determine who has which rows; leave it out", "partition")
-
-    def check_agent_count() -> None:
-        count = len(dataset.places) if dataset else 0
-        if dataset and agents is not None and agents != count:
-            message = f"is {agents}, but there are {count} sites ({', '.join(dataset.places[:6])}"
-            raise config_error(f"{message}{', ...' * (count > 6)}); leave it out", "agents")
-
     sites_are_agents = names_sites or (
         dataset is not None and bool(dataset.places) and partition is None
     )
-    collect_errors(
-        check_site_column, check_no_partition, *([check_agent_count] if sites_are_agents else [])
-    )
+    mistakes: list[tuple[tuple[str | int, ...], str, Any]] = []
+    if has_several_files and "site" in options:
+        mistakes.append((("site",), "each file is a site already; leave it out", None))
+    if names_sites and partition is not None:
+        message = "the sites determine who has which rows; leave it out"
+        mistakes.append((("partition",), message, None))
+    count = len(dataset.places) if dataset else 0
+    if sites_are_agents and dataset and agents is not None and agents != count:
+        message = f"is {agents}, but there are {count} sites ({', '.join(dataset.places[:6])}"
+        message += f"{', ...' * (count > 6)}); leave it out"
+        mistakes.append((("agents",), message, None))
+    if mistakes:
+        raise config_errors(mistakes)
     if sites_are_agents:
         return {"agents": len(dataset.places)} if dataset else {}
     table = partition_options(IID if partition is None else partition)[1]

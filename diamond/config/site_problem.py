@@ -31,7 +31,7 @@ def check_federated_problem(options: Any) -> dict[str, Any]:
     known = [
         name
         for name in problem_names()
-        if name not in ("digits", *WITH_GLOBAL_X) and _takes_rows(name)
+        if name not in ("digits", *WITH_GLOBAL_X) and "train" in parameters(getattr(gallery, name))
     ]
     if kind not in known:
         message = f"no problem {kind!r} on rows of sites; {did_you_mean(str(kind), known)}"
@@ -98,7 +98,3 @@ def read_site_problem(
         message = "is missing: name the columns to use, so that all sites use the same"
         raise config_error(message, "features")
     return read_problem(options_of_site | {"agents": 1}, base, agent)
-
-
-def _takes_rows(name: str) -> bool:
-    return "train" in parameters(getattr(gallery, name))

@@ -172,12 +172,7 @@ def power_iteration(product: Product, start: Tree, steps: int) -> jax.Array:
     return jax.lax.fori_loop(0, steps, iterate, (unit, pytrees.norm(unit)))[1]
 
 
-def lanczos(product: Product, start: Tree, steps: int = LANCZOS_STEPS) -> ExtremeEigenvalues:
-    """Estimate the extreme eigenvalues of a symmetric matrix from `steps` products."""
-    return extreme_eigenvalues(tridiagonal(product, start, steps))
-
-
-def tridiagonal(product: Product, start: Tree, steps: int = LANCZOS_STEPS) -> Tridiagonal:
+def tridiagonal(product: Product, start: Tree, steps: int) -> Tridiagonal:
     """Run `steps` of Lanczos' method on a symmetric matrix, with full reorthogonalisation.
 
     If the Krylov space ends early, the off-diagonal entry is 0.
@@ -202,25 +197,24 @@ def tridiagonal(product: Product, start: Tree, steps: int = LANCZOS_STEPS) -> Tr
     return Tridiagonal(*jax.lax.scan(step, (basis, first), jnp.arange(steps))[1])
 
 
-def extreme_eigenvalues(tridiagonal_matrix: Tridiagonal, numpy: Any = jnp) -> ExtremeEigenvalues:
-    """Return the extreme eigenvalues of the matrix, with JAX or NumPy.
+def lanczos(product: Product, start: Tree, steps: int = LANCZOS_STEPS) -> ExtremeEigenvalues:
+    """Estimate the extreme eigenvalues of a symmetric matrix from `steps` products.
 
     After a zero off-diagonal entry, the diagonal repeats its first entry, which lies between the
     ends and changes neither.
     """
-    diagonal, off_diagonal = tridiagonal_matrix
+    diagonal, off_diagonal = tridiagonal(product, start, steps)
     is_in_krylov_space = (
-        numpy.cumprod(numpy.r_[numpy.ones(1, off_diagonal.dtype), numpy.sign(off_diagonal[:-1])])
-        > 0
+        jnp.cumprod(jnp.r_[jnp.ones(1, off_diagonal.dtype), jnp.sign(off_diagonal[:-1])]) > 0
     )
-    off_diagonals = numpy.diag(off_diagonal[:-1], 1)
+    off_diagonals = jnp.diag(off_diagonal[:-1], 1)
     matrix = (
-        numpy.diag(numpy.where(is_in_krylov_space, diagonal, diagonal[0]))
+        jnp.diag(jnp.where(is_in_krylov_space, diagonal, diagonal[0]))
         + off_diagonals
         + off_diagonals.T
     )
-    values, vectors = numpy.linalg.eigh(matrix)
-    last_components = numpy.where(is_in_krylov_space[-1], off_diagonal[-1], 0) * abs(vectors[-1])
+    values, vectors = jnp.linalg.eigh(matrix)
+    last_components = jnp.where(is_in_krylov_space[-1], off_diagonal[-1], 0) * abs(vectors[-1])
     return ExtremeEigenvalues(
-        values[0], values[-1], numpy.maximum(last_components[0], last_components[-1])
+        values[0], values[-1], jnp.maximum(last_components[0], last_components[-1])
     )

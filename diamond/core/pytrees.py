@@ -1,8 +1,8 @@
 """Arithmetic on pytrees, leaf by leaf."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +14,16 @@ Tree = Any  # a pytree of arrays
 Number = Any  # a Python number or a scalar array
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def pytree(cls: Class) -> Class:
-    """Make a dataclass a pytree; fields with metadata {"static": True} are part of its structure.
+    """Make a class a frozen dataclass, if it is no dataclass yet, and a pytree.
 
-    Unlike with `jax.tree_util.register_dataclass`, structures of different classes never compare
-    equal (JAX 0.10.2 could run a program made for another class).
+    Fields with metadata {"static": True} are part of the structure. Unlike with
+    `jax.tree_util.register_dataclass`, structures of different classes never compare equal (JAX
+    0.10.2 could run a program made for another class).
     """
+    if "__dataclass_fields__" not in vars(cls):
+        dataclass(frozen=True)(cls)
     static = [f.name for f in fields(cls) if f.metadata.get("static")]
     names = [f.name for f in fields(cls) if f.name not in static]
     keys = [jax.tree_util.GetAttrKey(name) for name in names]

@@ -4,7 +4,6 @@ All algorithms and backends draw with these functions, so all see the same sampl
 evaluations of eqs. (6) and (7) share one `Sample`, so they cannot draw differently.
 """
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -20,7 +19,6 @@ Sampling = Literal["blocks", "rows"]
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class LargeBatch:
     """Large batch of fresh stream rows that stands for all rows, drawn by `key`."""
 

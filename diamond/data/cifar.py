@@ -52,9 +52,6 @@ def cifar10(folder: str | Path | None = None, batches: int = 5) -> Dataset:
         folder: Folder of the files; by default the usual locations.
         batches: Number of training files to read, 10,000 images each. If fewer than five, no test
             file is read and `test` is None.
-
-    Returns:
-        The data set.
     """
     if not 1 <= batches <= 5:
         raise DataError(f"batches = {batches}: CIFAR-10 has 5 training files; ask for 1 to 5")

@@ -47,9 +47,6 @@ def csv(
         levels: Levels of columns to be one-hot coded, {"sex": ["F", "M"]}; other cells are refused.
         columns: Columns of an earlier reading (`Dataset.columns`), in place of finding their kinds.
 
-    Returns:
-        The data set.
-
     Raises:
         DataError: The file cannot be used; the message gives cause and remedy.
     """

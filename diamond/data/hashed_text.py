@@ -62,9 +62,6 @@ def lines(path: str | Path, hashed: int, real: bool = False) -> Dataset:
         path: File to read.
         hashed: Number of features to hash the words into.
         real: Treat labels as numbers to regress on; else they are integers or names.
-
-    Returns:
-        The data set.
     """
     path = Path(path)
     try:

@@ -34,9 +34,6 @@ def npz(path: str | Path, real: bool = False, missing_values: MissingValues = "r
         real: Treat labels as numbers to regress on.
         missing_values: Treatment of NaN features, as in `csv`.
 
-    Returns:
-        The data set.
-
     Raises:
         DataError: The file cannot be used; the message gives cause and remedy.
     """

@@ -17,16 +17,7 @@ MOST_DRAWS = 1000  # draws before a Dirichlet partition is refused
 
 
 def iid(labels_or_n: ArrayLike, agents: int, seed: int) -> list[Indices]:
-    """Assign rows at random, in shares that differ by at most one row.
-
-    Args:
-        labels_or_n: Labels of the rows, or the number of rows.
-        agents: Number of agents.
-        seed: Seed of the assignment.
-
-    Returns:
-        One index array per agent.
-    """
+    """Assign rows, given their labels or number, at random in shares equal up to one row."""
     n = apportionment.count_rows(labels_or_n)
     apportionment.check_enough_rows(n, agents)
     order = apportionment.generator(seed).permutation(n)
@@ -41,9 +32,6 @@ def by_label(labels: ArrayLike, agents: int, seed: int, shards: int = 1) -> list
         agents: Number of agents.
         seed: Seed of the random assignment of the runs.
         shards: Runs per agent; with 1, an agent gets one contiguous run.
-
-    Returns:
-        One index array per agent.
     """
     row_labels = apportionment.label_vector(labels)
     if apportionment.check_int("shards", shards) < 1:
@@ -73,9 +61,6 @@ def dirichlet(
         concentration: Parameter of the distribution; small values give unequal shares.
         seed: Seed of the draws.
         minimum: Smallest number of rows of an agent.
-
-    Returns:
-        One index array per agent.
     """
     row_labels = apportionment.label_vector(labels)
     if not (np.isfinite(concentration) and concentration > 0):
@@ -110,14 +95,7 @@ def dirichlet(
 
 
 def by_column(values: ArrayLike) -> list[Indices]:
-    """Assign each site its own rows.
-
-    Args:
-        values: Site of each row.
-
-    Returns:
-        One index array per site, in ascending order of the names.
-    """
+    """Assign each site its own rows; `values` are the sites, which come in ascending order."""
     sites = np.asarray(values)
     if sites.ndim != 1 or not sites.size:
         raise DataError(f"sites of shape {sites.shape}; name one site a row")
@@ -141,9 +119,6 @@ def unequal(
         seed: Seed of the assignment.
         ratio: Agent i gets a share proportional to ratio ** i.
         proportions: Agent i gets a share proportional to proportions[i].
-
-    Returns:
-        One index array per agent.
     """
     n = apportionment.count_rows(labels_or_n)
     apportionment.check_int("agents", agents)

@@ -180,11 +180,6 @@ class Preparation(BaseModel):
         return self.model_dump_json(indent=1)
 
 
-def identity_values(width: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return means and deviations that change nothing."""
-    return (0.0,) * width, (1.0,) * width
-
-
 def make_preparation(
     columns: Sequence[Column],
     label: str,
@@ -194,7 +189,8 @@ def make_preparation(
     fills: Sequence[NDArray[np.float64]],
 ) -> Preparation:
     """Make the preparation of a table; without a scale, features keep their units."""
-    mean, deviation = identity_values(len(feature_names(columns)))
+    width = len(feature_names(columns))
+    mean, deviation = (0.0,) * width, (1.0,) * width
     if scale is not None:
         mean, deviation = tuple(scale.mean.tolist()), tuple(scale.deviation.tolist())
     return Preparation(

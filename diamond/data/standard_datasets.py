@@ -1,14 +1,20 @@
-"""Small standard data sets: MNIST, a9a, ijcnn1 and the embedded digits."""
+"""Small standard data sets (MNIST, a9a, ijcnn1, the embedded digits), and where all of them are."""
 
+import gzip
+import struct
+import zlib
 from importlib import resources
+from math import prod
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from . import idx_files, svmlight_files
+from . import svmlight_files
+from .cifar import ARCHIVE, BATCHES, FOLDER, TILES
 from .dataset import DataError, Dataset, LabelledRows
-from .download import DataFile
-from .fetch import locate
+from .download import DataFile, Layout
+from .fetch import cache, locate, named_folders
 
 # Digests of the original files.
 MNIST = tuple(
@@ -38,9 +44,6 @@ def mnist(folder: str | Path | None = None) -> Dataset:
 
     Args:
         folder: Folder of the files; by default the usual locations.
-
-    Returns:
-        The data set.
     """
     files = locate("mnist", [MNIST], folder)
     return Dataset(
@@ -54,7 +57,7 @@ def mnist(folder: str | Path | None = None) -> Dataset:
 
 
 def _read_mnist(images: Path, labels: Path) -> LabelledRows:
-    pixels, labels_of_images = idx_files.read_images_and_labels(images, labels, 10)
+    pixels, labels_of_images = read_images_and_labels(images, labels, 10)
     flat = pixels.reshape(len(pixels), -1)
     return np.divide(flat, 255, dtype=np.float32), labels_of_images.astype(np.int32)
 
@@ -64,9 +67,6 @@ def a9a(folder: str | Path | None = None) -> Dataset:
 
     Args:
         folder: Folder of the files; by default the usual locations.
-
-    Returns:
-        The data set.
     """
     files = locate("a9a", [A9A], folder)
     train, test = (svmlight_files.read_encoded(path, 123, (-1, 1)) for path in files)
@@ -80,9 +80,6 @@ def ijcnn1(folder: str | Path | None = None) -> Dataset:
 
     Args:
         folder: Folder of the files; by default the usual locations.
-
-    Returns:
-        The data set.
     """
     files = locate("ijcnn1", [IJCNN1, IJCNN1_COPY], folder)
     train = svmlight_files.read_encoded(files[0], 22, (-1, 1))
@@ -107,3 +104,86 @@ def digits() -> Dataset:
     rows = np.divide(images.reshape(len(images), -1), 16, dtype=np.float32)
     classes = tuple("0123456789")
     return Dataset("digits", (rows, labels.astype(np.int32)), None, classes, shape=(8, 8))
+
+
+def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+    """Read the unsigned bytes of a gzipped idx file with this number of dimensions.
+
+    Layout, big-endian: 0, 0, 8 (uint8), the number of dimensions, each length as uint32, the bytes.
+    """
+    try:
+        raw = gzip.decompress(path.read_bytes())
+    except (gzip.BadGzipFile, EOFError, zlib.error) as cause:
+        raise DataError(
+            f"{path}: damaged gzip ({str(cause) or 'truncated'}); fetch the file again"
+        ) from cause
+    magic, header = 0x0800 + dimensions, 4 + 4 * dimensions
+    if len(raw) < header:
+        raise DataError(
+            f"{path}: {len(raw)} bytes, shorter than an idx header ({header}); fetch the file again"
+        )
+    found_magic, *lengths = struct.unpack(f">{1 + dimensions}I", raw[:header])
+    if found_magic != magic:
+        raise DataError(
+            f"{path}: magic number {found_magic}, not {magic} (idx of uint8 in {dimensions} "
+            "dimensions); it is another kind of file: put the right one in its place"
+        )
+    if len(raw) - header != prod(lengths):
+        raise DataError(
+            f"{path}: {len(raw) - header} bytes of data, but the header declares "
+            f"{' x '.join(map(str, lengths))} = {prod(lengths)}; fetch the file again"
+        )
+    return np.frombuffer(raw, np.uint8, offset=header).reshape(lengths)
+
+
+def read_images_and_labels(
+    images: Path, labels: Path, classes: int
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Read matching images (rows, height, width) and labels (rows,)."""
+    pixels, codes = read_idx(images, 3), read_idx(labels, 1)
+    if len(pixels) != len(codes):
+        raise DataError(
+            f"{images} has {len(pixels)} images but {labels} has {len(codes)} labels; "
+            "take both from the same set"
+        )
+    wrong = np.flatnonzero(codes >= classes)
+    if wrong.size:
+        raise DataError(
+            f"{labels}, row {wrong[0] + 1}: label {codes[wrong[0]]} is not in 0..{classes - 1}; "
+            "fetch the file again"
+        )
+    return pixels, codes
+
+
+LAYOUTS: dict[str, list[Layout]] = {
+    "a9a": [A9A],
+    "cifar10": [
+        ARCHIVE,
+        TILES,
+        tuple(DataFile(FOLDER + f.name, f.digest) for f in BATCHES),
+        BATCHES,
+    ],
+    "ijcnn1": [IJCNN1, IJCNN1_COPY],
+    "mnist": [MNIST],
+}
+
+
+def find_folders(folder: str | Path | None = None) -> dict[str, Path | None]:
+    """Find the folder that holds all files of each data set.
+
+    Args:
+        folder: Folder to search first; by default the usual locations.
+
+    Returns:
+        The folder by name of the data set; None if there is none.
+    """
+    store = cache()
+    roots = [*named_folders(folder), *([store] if store else [])]
+
+    def find(name: str) -> Path | None:
+        for candidate in (candidate for root in roots for candidate in (root / name, root)):
+            if any(all((candidate / f.name).is_file() for f in layout) for layout in LAYOUTS[name]):
+                return candidate
+        return None
+
+    return {name: find(name) for name in LAYOUTS}

@@ -10,15 +10,7 @@ from .dataset import DataError
 
 
 def counts(parts: Sequence[ArrayLike], labels: ArrayLike) -> NDArray[np.int64]:
-    """Count the labels of each agent.
-
-    Args:
-        parts: Index array of each agent.
-        labels: Labels of the rows.
-
-    Returns:
-        Counts (agents, classes), the classes in ascending order.
-    """
+    """Count the labels of each agent, (agents, classes), the classes in ascending order."""
     _, codes = np.unique(np.asarray(labels), return_inverse=True)
     width = int(codes.max(initial=0)) + 1
     return np.stack([np.bincount(codes[np.asarray(part)], minlength=width) for part in parts])
@@ -32,14 +24,7 @@ def table(
 ) -> str:
     """Format one line per agent: its rows, then the count of each label.
 
-    Args:
-        parts: Index array of each agent.
-        labels: Labels of the rows.
-        classes: Names of the labels.
-        agents: Names of the agents.
-
-    Returns:
-        The table as text.
+    `classes` and `agents` are their names.
     """
     numbers, names = counts(parts, labels), _label_names(labels, classes)
     rows_of_agents = [[int(row.sum()), *map(int, row)] for row in numbers]
@@ -74,9 +59,6 @@ def picture(
         path: File to write.
         classes: Names of the labels.
         agents: Names of the agents.
-
-    Returns:
-        The path of the file.
     """
     from matplotlib import colormaps
     from matplotlib.figure import Figure

@@ -27,9 +27,6 @@ def libsvm(path: str | Path, features: int | None = None, real: bool = False) ->
         path: File to read.
         features: Number of features; by default the highest index, counted from 1.
         real: Treat labels as numbers to regress on; else they are integers.
-
-    Returns:
-        The data set.
     """
     path = Path(path)
     rows, labels = read_dense(path, features, real)

@@ -220,14 +220,6 @@ def _is_odd_number(cell: str) -> bool:
     return True
 
 
-def _parse_booleans(cells: Sequence[str]) -> NDArray[np.float64]:
-    return np.array([BOOLEANS.get(cell.casefold(), math.nan) for cell in cells])
-
-
-def _parse_dates(cells: Sequence[str]) -> NDArray[np.float64]:
-    return np.array([_parse_date(cell) for cell in cells])
-
-
 def _parse_date(cell: str) -> float:
     """Return the days since 1970 of a date or time in ISO 8601, without a zone in UTC."""
     try:
@@ -240,6 +232,6 @@ def _parse_date(cell: str) -> float:
 
 PARSERS: dict[Kind, Callable[[Sequence[str]], NDArray[np.float64]]] = {
     "number": parse_numbers,
-    "boolean": _parse_booleans,
-    "date": _parse_dates,
+    "boolean": lambda cells: np.array([BOOLEANS.get(c.casefold(), math.nan) for c in cells]),
+    "date": lambda cells: np.array([_parse_date(cell) for cell in cells]),
 }

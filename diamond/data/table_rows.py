@@ -1,7 +1,7 @@
 """A table of any file format, and the data set of its rows."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +47,7 @@ class DataTable:
 class TableOptions:
     """Meaning of the columns of a table, as in `csv`."""
 
-    label: str
+    label: str = "label"
     site: str | None = None
     real: bool = False
     features: Sequence[str] | None = None
@@ -55,7 +55,7 @@ class TableOptions:
     text: str = "text"
     missing_values: MissingValues = "refuse"
     categories: Categories = "refuse"
-    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    levels: Mapping[str, Sequence[str]] | tuple[tuple[str, tuple[str, ...]], ...] = ()
     columns: Sequence[Column] | None = None
 
 
@@ -100,13 +100,13 @@ def read_dataset(table: DataTable, options: TableOptions) -> Dataset:
 
 def find_columns(table: DataTable, options: TableOptions) -> list[Column]:
     """Find the kinds of the feature columns; refuse text, with its remedies."""
-    names = _feature_columns(table, options)
-    check_levels(options.levels, names)
+    names, levels = _feature_columns(table, options), dict(options.levels)
+    check_levels(levels, names)
     columns, texts = [], {}
     for name in names:
         cells = table.column(name)
         try:
-            column = find_column(name, cells, options.levels, options.categories)
+            column = find_column(name, cells, levels, options.categories)
         except DataError as cause:
             raise DataError(f"{table.path}: {cause}") from None
         if column is None:

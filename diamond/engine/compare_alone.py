@@ -42,7 +42,14 @@ def compare_alone(run: Run, measure: str | None = None, progress: bool = True) -
     measure, score = _find_score(problem, measure)
     part = problem.measured_part
     block = block_size(problem) if problem.has_lower_solution else None
-    make_run = lambda some: _solve(some, run.seed, block, progress)
+
+    def make_run(some: Problem) -> Run:
+        with warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", "batch = ", RuntimeWarning
+            )  # repeated rows count once
+            return solve(some, seed=run.seed, batch=block, measure="loss", progress=progress)
+
     alone = [make_run(problem.select_agents([i], same_shapes=True)) for i in range(problem.agents)]
     pooled = make_run(problem.pool_agents())
     stack = lambda *models: jax.tree.map(lambda *leaves: np.stack(leaves), *models)
@@ -89,12 +96,6 @@ def _find_score(problem: Problem, measure: str | None) -> tuple[str, Callable[..
     if name not in functions:
         raise ValueError(f"measure = {name!r} is no metric; {did_you_mean(name, functions)}")
     return name, functions[name]
-
-
-def _solve(problem: Problem, seed: int, block: int | None, progress: bool) -> Run:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "batch = ", RuntimeWarning)  # repeated rows do not count
-        return solve(problem, seed=seed, batch=block, measure="loss", progress=progress)
 
 
 def _measure(

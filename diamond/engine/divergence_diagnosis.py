@@ -18,7 +18,7 @@ from ..metrics.divergence_error import (
     directions,
     explain_divergence,
 )
-from ..privacy.private_runs import compare_noise, privacy_of
+from ..privacy.private_runs import compare_noise
 from ..problem import Objectives
 from ..records.run import Run
 from ..schedules.deferred import ObjectivesByBatch
@@ -49,7 +49,7 @@ def divergence_error(
 def explain_cause(steps: StepPolicy, t: int, state: Any) -> str:
     """Explain the likely cause of divergence: the steps, or the noise of a private method."""
     requested, problem, noise = steps.requested, steps.context.problem, ""
-    private = privacy_of(requested)
+    private = requested.privacy
     if private is not None and private.plan(requested, problem).noise > 1:
         noise = f"noise for privacy is the likely cause. {compare_noise(requested, problem)}"
     return explain_divergence(steps.context, steps.algorithm, t, state, noise=noise)

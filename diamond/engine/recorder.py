@@ -15,7 +15,6 @@ from ..interface.traffic import Traffic
 from ..metrics.early_warnings import EarlyWarnings, standstill_warning
 from ..metrics.link_costs import LinkCosts
 from ..network import Network
-from ..privacy.private_runs import privacy_of
 from ..problem import Problem
 from ..records import best_point
 from ..records.best_point import BestPoint
@@ -181,7 +180,7 @@ class Recorder:
 
 def _reason_without_best(problem: Problem, steps: StepPolicy, start: tuple[Tree, Tree]) -> str:
     """Return why a run stores no best point, or ""."""
-    if privacy_of(steps.requested) is not None:
+    if steps.requested.privacy is not None:
         return "a private run does not choose by losses without noise"
     size = problem.agents * sum(leaf.nbytes for leaf in jax.tree.leaves(start))
     if size > best_point.MOST_BYTES:

@@ -22,7 +22,7 @@ from ..metrics.measures import Measure, describe_measure, parse_measures, resolv
 from ..metrics.stopping import Stop
 from ..network import Network
 from ..network.spanning_tree import exact_mean_obstacle
-from ..privacy.private_runs import check_private_run, privacy_of
+from ..privacy.private_runs import check_private_run
 from ..problem import Problem
 from ..records.run import Run
 from ..records.run_inputs import check_same
@@ -151,7 +151,7 @@ def simulate(
     own_metrics = (*problem.metrics, *(name for name, _ in measures.functions))
     stop = stopping.check_stop(stop, own_metrics, network.links)
     measured_targets = stopping.without_budgets(stop)
-    is_private = privacy_of(algorithm) is not None
+    is_private = algorithm.privacy is not None
     used = {"privacy": is_private, "stop by a measure": measured_targets}
     check_combination(used, f"stop = {stop}")
     measures.check_measured(list(stop), "stop")

@@ -16,7 +16,7 @@ from ..interface.round_interface import Algorithm
 from ..network import Network
 from ..network.membership_epochs import Epoch
 from ..privacy.ledger import read_or_create_key
-from ..privacy.private_runs import PrivacyRefusal, privacy_of, with_secret
+from ..privacy.private_runs import PrivacyRefusal, with_secret
 from ..problem import Problem
 from ..records.folder_writer import Writer
 from ..records.manifest import RunOrigin
@@ -142,7 +142,7 @@ def run(
     """
     check_counts(settings.rounds, settings.seed, settings.every)
     check_changes(problem, network, algorithm, settings.missing, deadline=settings.deadline)
-    if is_private := privacy_of(algorithm) is not None:
+    if is_private := algorithm.privacy is not None:
         shown = {"privacy": True, "--share-loss": settings.share_loss}
         check_combination(shown, "a site", "sites", error=PrivacyRefusal)
         algorithm = with_secret(algorithm, read_or_create_key(folder))

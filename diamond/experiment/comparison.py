@@ -98,14 +98,11 @@ class Comparison:
         return Table(self._cost(run_key, run, targets) for run_key, run in self.runs.items())
 
     def _cost(self, run_key: tuple[str, int], run: Run, target: Stop) -> TableRow:
-        entries = history_lines(run)
-        index = stopping.first_reached(target, entries)
+        reaching = (entry for entry in history_lines(run) if stopping.stop_reason(target, entry))
+        entry = next(reaching, None)  # the first evaluation that reaches a target
         columns = {"rounds": "round"} | {name: name for name in COST_COLUMNS if name in run.history}
-        costs = {
-            name: math.nan if index is None else entries[index][key]
-            for name, key in columns.items()
-        }
-        return {"algorithm": run_key[0], "seed": run_key[1], "reached": index is not None} | costs
+        costs = {name: math.nan if entry is None else entry[key] for name, key in columns.items()}
+        return {"algorithm": run_key[0], "seed": run_key[1], "reached": entry is not None} | costs
 
     def table(self) -> str:
         """Format the last evaluation of every algorithm as text."""
@@ -137,9 +134,6 @@ class Comparison:
 
         Args:
             folder: Folder to create, for `diamond.load` and `diamond report`.
-
-        Returns:
-            The path of the folder.
         """
         folder = Path(folder)
         names = make_unique(folder_name(run_name(label, seed)) for label, seed in self.runs)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import jax
 
@@ -68,9 +67,6 @@ def compare(
         progress: Show all runs on stderr if it is a terminal or a notebook.
         measure: Measures of every run, as in `simulate`.
 
-    Returns:
-        The comparison of all runs.
-
     Raises:
         Exception: The error of the first run, if all runs fail.
     """
@@ -102,26 +98,14 @@ def compare(
             run_by_seed: dict[int, Run | None] = {}
             # Runs of one program all end in the same round.
             may_batch = batched is None and not stop and not resume
-            if batched or (may_batch and _runs_seeds_together(algorithm, seed_list)):
+            is_faster = jax.default_backend() != "cpu" and len(seed_list) > 1
+            if batched or (may_batch and is_faster):
                 for seed in seed_list:
                     display.begin(run_name(label, seed), rounds)
                     display.stage(run_name(label, seed), "all seeds as one program")
                 try:
-                    run_by_seed = dict(
-                        zip(
-                            seed_list,
-                            simulate_seeds(
-                                seed_list,
-                                problem,
-                                network,
-                                algorithm,
-                                rounds,
-                                every,
-                                sampling,
-                                measure,
-                            ),
-                        )
-                    )
+                    inputs = problem, network, algorithm, rounds, every, sampling, measure
+                    run_by_seed = dict(zip(seed_list, simulate_seeds(seed_list, *inputs)))
                 except Exception as error:
                     errors |= {(label, seed): error for seed in seed_list}
                     for seed in seed_list:
@@ -134,36 +118,39 @@ def compare(
                 display.begin(name, rounds)
                 callback = _Callback(on_evaluation, label, seed, partial(display.progress, name))
                 earlier_run = earlier_runs.get((label, seed))
-                is_over = earlier_run is not None and _has_ended(earlier_run, rounds)
+                is_over = earlier_run is not None and (
+                    earlier_run.status == "diverged" or earlier_run.rounds >= rounds
+                )
                 run = earlier_run if is_over else run_by_seed.get(seed)
                 if run is None:  # a single run explains its divergence
-                    stage = partial(display.stage, name)
                     try:
-                        run, reason = _run_one_seed(
-                            seed,
+                        run = simulate(
                             problem,
                             network,
                             algorithm,
-                            rounds=rounds,
-                            every=every,
-                            sampling=sampling,
-                            on_evaluation=callback,
+                            rounds,
+                            seed,
+                            every,
+                            sampling,
+                            callback,
                             stop=stop,
                             resume=earlier_run,
-                            on_stage=stage,
+                            on_stage=partial(display.stage, name),
                             measure=measure,
                         )
+                    except Diverged as error:
+                        run, diverged[label, seed] = error.run, str(error)
                     except Exception as error:
                         if error is callback.error:
                             raise
                         errors[label, seed] = error
                         display.end(name, {"status": "failed"})
                         continue
-                    diverged |= {(label, seed): reason} if reason else {}
                 elif run is earlier_run:
                     diverged |= {(label, seed): run.message} if run.status == "diverged" else {}
                 else:
-                    _report_history(run, callback)
+                    for i in range(len(run.history["round"])):
+                        callback({key: values[i].item() for key, values in run.history.items()})
                 runs[label, seed] = run
                 status = "diverged" if (label, seed) in diverged else run.status
                 display.end(name, {"status": status})
@@ -227,51 +214,6 @@ def _label_errors(label: str) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{label}: {error}") from error
-
-
-def _has_ended(run: Run, rounds: int) -> bool:
-    """Return whether a run has no rounds left."""
-    return run.status == "diverged" or run.rounds >= rounds
-
-
-def _run_one_seed(
-    seed: int,
-    problem: Problem,
-    network: Network,
-    algorithm: Algorithm,
-    *,
-    rounds: int,
-    every: int,
-    sampling: Sampling,
-    on_evaluation: Callable[[dict[str, float]], None],
-    stop: Stop,
-    resume: Run | None,
-    on_stage: Callable[[str], None],
-    measure: Measure | None,
-) -> tuple[Run, str]:
-    """Execute one run; return it with the reason of its divergence, if any."""
-    try:
-        options: dict[str, Any] = {
-            "stop": stop,
-            "resume": resume,
-            "on_stage": on_stage,
-            "measure": measure,
-        }
-        return simulate(
-            problem, network, algorithm, rounds, seed, every, sampling, on_evaluation, **options
-        ), ""
-    except Diverged as error:
-        return error.run, str(error)
-
-
-def _runs_seeds_together(algorithm: Algorithm, seeds: Sequence[int]) -> bool:
-    """Return whether one program for all seeds is faster here."""
-    return jax.default_backend() != "cpu" and len(seeds) > 1
-
-
-def _report_history(run: Run, on_evaluation: Callable[[dict[str, float]], None]) -> None:
-    for i in range(len(run.history["round"])):
-        on_evaluation({name: values[i].item() for name, values in run.history.items()})
 
 
 def _build_by_name(names: Sequence[str]) -> dict[str, Algorithm]:

@@ -10,7 +10,6 @@ import jax
 from ..config.experiment_file import Experiment, make_relative
 from ..config.validation_errors import BadExperiment, Mistake
 from ..core.pytrees import StateMismatch
-from ..engine.simulate import simulate
 from ..metrics.divergence_error import Diverged
 from ..metrics.stopping import stop_reason
 from ..privacy.private_runs import describe_privacy
@@ -66,27 +65,21 @@ def execute(
     """Run `job` in the folder `path`, or resume it there; return the final manifest.
 
     Args:
-        job: The run.
-        problem: Its problem.
-        path: Its folder.
-        listener: Receives its progress.
         stopped: Called after every evaluation; if true, the run is saved and KeyboardInterrupt
             raised.
         compiled: Seconds of compilation before this call, for the manifest.
-        overrides: Consistency checks to skip.
     """
     listener.begin(job.name, job.experiment.rounds)
     with Writer(path, job.experiment.checkpoint_seconds) as writer:
         changes = check_unchanged(job.experiment, problem, path, overrides)
-        saved = _restore_or_begin(writer, job, problem, listener, overrides=overrides)
+        execution = _Execution(writer, job, problem, listener)
+        saved = execution.restore_or_begin(overrides)
         if changes and saved is not None:
-            _record_changes(writer, job, problem, listener, saved=saved, changes=changes)
+            execution.record_changes(saved, changes)
         if jax.process_count() > 1:
             start_followers(saved)
         try:
-            run, status, message, rounds = _simulate(
-                writer, job, problem, listener, stopped=stopped, saved=saved
-            )
+            run, status, message, rounds = execution.simulate(stopped, saved)
         except BaseException as error:
             is_interrupt = isinstance(error, KeyboardInterrupt)
             message = "" if is_interrupt else f"{type(error).__name__}: {error}"
@@ -95,136 +88,106 @@ def execute(
                 status="interrupted",
                 message=message,
                 wall_seconds=writer.wall_seconds,
-                **_spent_privacy(job, problem, rounds),
+                **execution.spent_privacy(rounds),
             )
             raise
         digest = writer.final_digest(run.last_x, run.last_y)
         end = final_fields(run, status, message, writer.wall_seconds, digest=digest)
         end["compile_seconds"] += compiled
-        end |= _spent_privacy(job, problem, rounds)
-        manifest = writer.update_manifest(**end)
+        manifest = writer.update_manifest(**end | execution.spent_privacy(rounds))
     listener.end(job.name, manifest)
     return manifest
 
 
-def _restore_or_begin(
-    writer: Writer,
-    job: Job,
-    problem: Problem,
-    listener: ProgressListener,
-    *,
-    overrides: ResumeOverrides,
-) -> Snapshot | None:
-    """Return the snapshot to resume from; None if the run starts now."""
-    saved, complaints = writer.restore(overrides.restart)
-    for complaint in complaints:
-        listener.say(job.name, complaint)
-    experiment = job.experiment
-    writer.write_preparation(problem.preparation)
-    if saved is not None:
-        known = writer.update_manifest() or _initial_manifest(writer, job, problem)
+class _Execution(NamedTuple):
+    """A job and the writer of its folder."""
+
+    writer: Writer
+    job: Job
+    problem: Problem
+    listener: ProgressListener
+
+    def restore_or_begin(self, overrides: ResumeOverrides) -> Snapshot | None:
+        """Return the snapshot to resume from; None if the run starts now."""
+        writer, job = self.writer, self.job
+        saved, complaints = writer.restore(overrides.restart)
+        for complaint in complaints:
+            self.listener.say(job.name, complaint)
+        writer.write_preparation(self.problem.preparation)
+        if saved is None:
+            writer.begin(self.initial_manifest(), job.experiment.to_toml(writer.path))
+            return None
+        known = writer.update_manifest() or self.initial_manifest()
         writer.update_manifest(**known | {"status": "running", "message": "", "finished": None})
         if saved.entries:
-            listener.progress(job.name, saved.entries)
+            self.listener.progress(job.name, saved.entries)
         return saved
-    writer.begin(_initial_manifest(writer, job, problem), experiment.to_toml(writer.path))
-    return None
 
+    def initial_manifest(self) -> Manifest:
+        """Return the initial manifest of the run."""
+        experiment = self.job.experiment
+        manifest = initial_manifest(
+            _describe_origin(self.job, self.writer.path),
+            self.problem,
+            experiment.network[0].build(),
+            experiment.seed[0],
+            experiment.rounds,
+            experiment.every,
+            experiment.algorithm[0].build().batch,
+            experiment.sampling,
+        )
+        return manifest | self.spent_privacy(0)
 
-def _initial_manifest(writer: Writer, job: Job, problem: Problem) -> Manifest:
-    """Return the initial manifest of the run."""
-    experiment = job.experiment
-    algorithm, rounds = experiment.algorithm[0].build(), experiment.rounds
-    manifest = initial_manifest(
-        _describe_origin(job, writer.path),
-        problem,
-        experiment.network[0].build(),
-        experiment.seed[0],
-        rounds,
-        experiment.every,
-        algorithm.batch,
-        experiment.sampling,
-    )
-    return manifest | _spent_privacy(job, problem, 0)
+    def spent_privacy(self, rounds: int) -> Manifest:
+        """Return what `rounds` rounds spend, as a field of the manifest."""
+        algorithm = self.job.experiment.algorithm[0].build()
+        privacy = describe_privacy(algorithm, self.problem, rounds)
+        return {} if privacy is None else {"privacy": privacy}
 
+    def record_changes(self, saved: Snapshot, changes: list[str]) -> None:
+        """Report that the run continues with changed inputs, also in the manifest."""
+        now, known = self.initial_manifest(), self.writer.update_manifest()
+        round = int(saved.entries[-1]["round"]) if saved.entries else 0
+        change = {"round": round, "when": current_time(), "what": changes}
+        changed = [*known.get("changed", []), change]
+        self.writer.update_manifest(
+            changed=changed, problem=now["problem"], versions=now["versions"]
+        )
+        self.listener.say(self.job.name, f"continues although {'; '.join(changes)}")
 
-def _spent_privacy(job: Job, problem: Problem, rounds: int) -> Manifest:
-    """Return what `rounds` rounds spend, as a field of the manifest."""
-    privacy = describe_privacy(job.experiment.algorithm[0].build(), problem, rounds)
-    return {} if privacy is None else {"privacy": privacy}
+    def simulate(
+        self, stopped: Callable[[], bool], saved: Snapshot | None
+    ) -> tuple[Run, str, str, int]:
+        """Simulate; return the run, its status, the message of the status, and the rounds made."""
+        writer, job, listener = self.writer, self.job, self.listener
 
+        def progress(saved: Snapshot) -> None:
+            entry, stop = saved.entries[-1], job.experiment.stop
+            last = entry["round"] == job.experiment.rounds or bool(stop_reason(stop, entry))
+            writer.record_snapshot(saved, last)
+            listener.progress(job.name, saved.entries)
+            if stopped() and not last:
+                writer.save_checkpoint(saved)
+                raise KeyboardInterrupt
 
-def _record_changes(
-    writer: Writer,
-    job: Job,
-    problem: Problem,
-    listener: ProgressListener,
-    *,
-    saved: Snapshot,
-    changes: list[str],
-) -> None:
-    """Report that the run continues with changed inputs, also in the manifest."""
-    now, known = _initial_manifest(writer, job, problem), writer.update_manifest()
-    round = int(saved.entries[-1]["round"]) if saved.entries else 0
-    changed = [*known.get("changed", []), {"round": round, "when": current_time(), "what": changes}]
-    writer.update_manifest(changed=changed, problem=now["problem"], versions=now["versions"])
-    listener.say(job.name, f"continues although {'; '.join(changes)}")
-
-
-def _simulate(
-    writer: Writer,
-    job: Job,
-    problem: Problem,
-    listener: ProgressListener,
-    *,
-    stopped: Callable[[], bool],
-    saved: Snapshot | None,
-) -> tuple[Run, str, str, int]:
-    """Simulate; return the run, its status, the message of the status, and the rounds made."""
-    experiment = job.experiment
-
-    latest: list[Snapshot] = []
-
-    def progress(saved: Snapshot) -> None:
-        latest[:] = [saved]
-        entry = saved.entries[-1]
-        last = entry["round"] == experiment.rounds or bool(stop_reason(experiment.stop, entry))
-        writer.record_snapshot(saved, last)
-        listener.progress(job.name, saved.entries)
-        if stopped() and not last:
-            writer.save_checkpoint(saved)
-            raise KeyboardInterrupt
-
-    network, algorithm = experiment.network[0].build(), experiment.algorithm[0].build()
-    settings = experiment.rounds, experiment.seed[0], experiment.every, experiment.sampling
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", RuntimeWarning)
-        warnings.showwarning = lambda message, *_, **__: listener.say(job.name, str(message))
-        try:
-            run = simulate(
-                problem,
-                network,
-                algorithm,
-                *settings,
-                stop=experiment.stop,
-                on_divergence=experiment.on_divergence,
-                on_progress=progress,
-                resume=saved,
-                devices=experiment.devices,
-                precision=experiment.product_precision,
-                measure=experiment.measure,
-                on_stage=lambda message: listener.stage(job.name, message),
-            )
-            for snapshot in latest:  # of the last round, where the method ended before the others
-                writer.save_checkpoint(snapshot)
-            return run, "finished", run.message, run.rounds
-        except Diverged as error:
-            return error.run, "diverged", str(error), error.rounds_made
-        except StateMismatch as error:
-            message = (
-                f"{error}; it was written by another version: start the run again in a new folder"
-            )
-            raise BadExperiment(job.name, [Mistake("checkpoint", message)]) from error
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", RuntimeWarning)
+            warnings.showwarning = lambda message, *_, **__: listener.say(job.name, str(message))
+            on_stage = lambda message: listener.stage(job.name, message)
+            options = {"on_progress": progress, "resume": saved, "on_stage": on_stage}
+            try:
+                run = job.simulate(self.problem, **options)
+                if run.snapshot is not None:  # the last evaluation of a run that ends by itself
+                    writer.save_checkpoint(run.snapshot)
+                return run, "finished", run.message, run.rounds
+            except Diverged as error:
+                return error.run, "diverged", str(error), error.rounds_made
+            except StateMismatch as error:
+                message = (
+                    f"{error}; it was written by another version: start the run again in a new "
+                    f"folder"
+                )
+                raise BadExperiment(job.name, [Mistake("checkpoint", message)]) from error
 
 
 def finished_manifest(path: Path) -> Manifest | None:

@@ -130,16 +130,9 @@ class Plan(NamedTuple):
             for job, path in self.jobs:
                 manifest = finished_manifest(path)
                 if manifest is None:
-                    compile_seconds = (compiled or {}).get(job.name, 0.0)
-                    manifest = (
-                        execute(
-                            job, self.problem, path, listener, stopped, compile_seconds, overrides
-                        )
-                        if is_only_run
-                        else _try_execute(
-                            job, self.problem, path, listener, stopped, compile_seconds, overrides
-                        )
-                    )
+                    seconds = (compiled or {}).get(job.name, 0.0)
+                    run = execute if is_only_run else _try_execute
+                    manifest = run(job, self.problem, path, listener, stopped, seconds, overrides)
                 else:
                     if jax.process_count() > 1:
                         dismiss_followers()
@@ -183,9 +176,7 @@ def plan_run(experiment: Experiment, out: Path, source: str) -> Plan:
     with use_precision(experiment):
         problem = build_problem(experiment, source)
     path = unused_folder(out, experiment.name)
-    return Plan(
-        experiment, problem, path, [(expand_jobs(experiment)[0]._replace(name=path.name), path)]
-    )
+    return Plan(experiment, problem, path, [(Job(path.name, experiment), path)])
 
 
 def plan_comparison(experiment: Experiment, out: Path, source: str) -> Plan:
@@ -257,8 +248,7 @@ def plan_resume(path: Path, devices: int | str | None = None) -> Plan:
         experiment = experiment.model_copy(update={"devices": devices})
     with use_precision(experiment):
         problem = build_problem(experiment, str(path))
-    name = path.absolute().name
-    return Plan(experiment, problem, path, [(expand_jobs(experiment)[0]._replace(name=name), path)])
+    return Plan(experiment, problem, path, [(Job(path.absolute().name, experiment), path)])
 
 
 def _refuse_python_run(path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -12,11 +12,12 @@ from ..config.components import Component
 from ..config.experiment_file import Experiment
 from ..config.validation_errors import BadExperiment, Mistake
 from ..engine.multi_device import resolve_devices
-from ..engine.simulate import check_lower_level, check_network_kind
+from ..engine.simulate import check_lower_level, check_network_kind, simulate
 from ..hardware.sharding import AgentSharding
 from ..metrics.measures import parse_measures
 from ..metrics.stopping import check_stop
 from ..problem import Problem
+from ..records.run import Run
 from .folder_names import folder_name, make_unique
 
 # Errors that building a problem may raise.
@@ -28,6 +29,25 @@ class Job(NamedTuple):
 
     name: str
     experiment: Experiment
+
+    def simulate(self, problem: Problem, **options: Any) -> Run:
+        """Simulate the run, with `options` of `diamond.simulate` beside those of the file."""
+        experiment = self.experiment
+        return simulate(
+            problem,
+            experiment.network[0].build(),
+            experiment.algorithm[0].build(),
+            experiment.rounds,
+            experiment.seed[0],
+            experiment.every,
+            experiment.sampling,
+            stop=experiment.stop,
+            on_divergence=experiment.on_divergence,
+            devices=experiment.devices,
+            precision=experiment.product_precision,
+            measure=experiment.measure,
+            **options,
+        )
 
 
 def expand_jobs(experiment: Experiment) -> list[Job]:
@@ -67,8 +87,8 @@ def build_problem(experiment: Experiment, source: str) -> Problem:
     except BUILD_ERRORS as cause:
         raise BadExperiment(source, [Mistake("problem", str(cause))]) from cause
     mistakes = network_mistakes(problem, experiment.network)
-    mistakes += problem_mistakes(problem, experiment.algorithm)
-    mistakes = mistakes or convergence_mistakes(problem, experiment.network, experiment.algorithm)
+    networks = [] if mistakes else experiment.network
+    mistakes += method_mistakes(problem, networks, experiment.algorithm)
     try:
         measures = parse_measures(experiment.measure, problem)
         measures.check_measured(list(experiment.stop), "stop")
@@ -110,31 +130,19 @@ def network_mistakes(problem: Problem, networks: Sequence[Component]) -> list[Mi
     ]
 
 
-def problem_mistakes(problem: Problem, algorithms: Sequence[Component]) -> list[Mistake]:
-    """List the algorithms that do not solve such a problem."""
+def method_mistakes(
+    problem: Problem, networks: Sequence[Component], algorithms: Sequence[Component]
+) -> list[Mistake]:
+    """List the algorithms that do not solve such a problem, or not on one of the networks."""
     mistakes = []
     for i, part in enumerate(algorithms):
         try:
             check_lower_level(problem, part.build())
+            for network in networks:
+                check_network_kind(network.build(), part.build(), problem)
         except ValueError as cause:
             place = f"algorithm[{i}]" if len(algorithms) > 1 else "algorithm"
             mistakes.append(Mistake(place, f"{part.label}: {cause}"))
-    return mistakes
-
-
-def convergence_mistakes(
-    problem: Problem, networks: Sequence[Component], algorithms: Sequence[Component]
-) -> list[Mistake]:
-    """List the algorithms that would converge to a different point on one of the networks."""
-    mistakes = []
-    for i, part in enumerate(algorithms):
-        for network in networks:
-            try:
-                check_network_kind(network.build(), part.build(), problem)
-            except ValueError as cause:
-                place = f"algorithm[{i}]" if len(algorithms) > 1 else "algorithm"
-                mistakes.append(Mistake(place, f"{part.label}: {cause}"))
-                break
     return mistakes
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..config import experiment_file as config
 from ..core import pytrees
 from ..core.pytrees import Tree
+from ..engine.compare_alone import compare_alone
 from ..interface.round_interface import state_part
 from ..network import Network, from_graph
 from ..network.mixing.lost_messages import MessageCounts
@@ -25,10 +26,12 @@ from ..records.checkpoint import Checkpoint
 from ..records.cooperation import read_cooperation
 from ..records.folder_reader import StoredRun, find_runs, open_run, sort_by_start
 from ..records.folder_recovery import read_manifest
+from ..records.folder_writer import Writer
 from ..records.manifest import data_digests
 from ..records.run import Run
 from ..records.run_inputs import describe
 from ..records.snapshot import Snapshot, restore_snapshot
+from ..records.solution import summarize_solution
 from ..records.stored_arrays import add_agent_axis, rebuild_tree
 from ..records.stored_models import stored_predictor
 from .comparison import COMPARISON_NAME, Comparison
@@ -63,6 +66,17 @@ def load(folder: str | Path, problem: Problem | None = None) -> Any:
     raise FileNotFoundError(
         f"{path}: no run found, and no comparison; a run's folder contains manifest.json"
     )
+
+
+def add_cooperation(folder: Path, progress: bool) -> None:
+    """Train the agents of the run in `folder` alone and on all rows; add the scores to its answer.
+
+    Raises:
+        ValueError: The run cannot be compared.
+    """
+    run = compare_alone(load(folder), progress=progress)
+    with Writer(folder) as writer:
+        writer.update_manifest(answer=summarize_solution(run))
 
 
 def _load_comparison(

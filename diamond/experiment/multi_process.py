@@ -6,7 +6,6 @@ import struct
 import numpy as np
 
 from ..engine import multi_host
-from ..engine.simulate import simulate
 from ..problem import Problem
 from ..records import resolved_values
 from ..records.snapshot import Snapshot
@@ -30,22 +29,10 @@ def run_follower(job: Job, problem: Problem) -> None:
     command = multi_host.broadcast(None)
     if command == DONE:
         return
-    experiment = job.experiment
-    simulate(
+    job.simulate(
         problem,
-        experiment.network[0].build(),
-        experiment.algorithm[0].build(),
-        experiment.rounds,
-        experiment.seed[0],
-        experiment.every,
-        experiment.sampling,
-        stop=experiment.stop,
-        on_divergence=experiment.on_divergence,
         on_progress=lambda saved: None,  # gathers what the first process writes
         resume=None if command == BEGIN else unpack(command),
-        devices=experiment.devices,
-        precision=experiment.product_precision,
-        measure=experiment.measure,
     )
 
 

@@ -159,10 +159,6 @@ def _needs_replacement(step: Any, replacements: Replacements) -> bool:
     )
 
 
-def _evaluate_jit(params: Any, inputs: list[Any], replacements: Replacements) -> list[Any]:
-    return _evaluate(params["jaxpr"], inputs, replacements)
-
-
 def _evaluate_while(params: Any, inputs: list[Any], replacements: Replacements) -> list[Any]:
     condition, body = params["cond_nconsts"], params["body_nconsts"]
     of_condition, of_body = inputs[:condition], inputs[condition : condition + body]
@@ -203,7 +199,7 @@ def _evaluate_cond(params: Any, inputs: list[Any], replacements: Replacements) -
 
 # Steps whose inner programs can be evaluated with other constants; constants elsewhere stay.
 _REPLACEMENTS: dict[str, Callable[[Any, list[Any], Replacements], list[Any]]] = {
-    "jit": _evaluate_jit,
+    "jit": lambda params, inputs, arrays: _evaluate(params["jaxpr"], inputs, arrays),
     "while": _evaluate_while,
     "scan": _evaluate_scan,
     "cond": _evaluate_cond,

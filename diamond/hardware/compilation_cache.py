@@ -20,7 +20,8 @@ def enable_compile_cache() -> None:
     requested = os.environ.get(VARIABLE, "")
     if _enabled or requested.lower() in OFF or jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
         return
-    cache_folder = Path(requested) if requested else _user_cache() / "diamond" / "xla"
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache_folder = Path(requested) if requested else user_cache / "diamond" / "xla"
     try:
         cache_folder.mkdir(parents=True, exist_ok=True)
         prune(cache_folder, LIMIT)
@@ -48,8 +49,3 @@ def prune(cache_folder: Path, limit: int) -> None:
             return
         Path(entry.path).unlink(missing_ok=True)
         total -= stat.st_size
-
-
-def _user_cache() -> Path:
-    """Return the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

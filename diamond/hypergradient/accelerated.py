@@ -62,7 +62,6 @@ class Accelerated(LinearSolve):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Nesterov(Accelerated):
     """Nesterov's method with c = (1 - sqrt(mu / L)) / (1 + sqrt(mu / L)).
 
@@ -82,7 +81,6 @@ class Nesterov(Accelerated):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Chebyshev(Accelerated):
     """Chebyshev iteration with t, d = (L +- mu) / 2, r_0 = d / t, r_j = 1 / (2 t / d - r_{j-1}).
 

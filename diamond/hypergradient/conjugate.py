@@ -1,7 +1,7 @@
 """Inverse Hessian by conjugate gradients, on blocks of rows or on all rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import jax
 
@@ -16,7 +16,6 @@ from .implicit_estimator import ImplicitHypergradient, pooled_products
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class ConjugateGradient(LinearSolve):
     """Solver of g_yy(zeta_1, .., zeta_K) z = b: at most `steps` CG iterations from zero.
 

@@ -1,7 +1,7 @@
 """Exact inverse Hessian, formed and solved: the reference."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import jax
 
@@ -15,7 +15,6 @@ from .implicit_estimator import ImplicitHypergradient, pooled_products
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Dense(LinearSolve):
     """Solver z = [g_yy(zeta_1, .., zeta_K)]^-1 b, with g_yy formed column by column.
 

@@ -1,7 +1,7 @@
 """Hypergradient by gradients alone: products replaced by differences of gradients."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import jax
@@ -17,7 +17,6 @@ from .neumann import check_terms, given_or_learned_lipschitz
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class HessianFree(Hypergradient):
     """Neumann sum with g_yy w and g_xy w as central differences of g_y and g_x along w."""
 

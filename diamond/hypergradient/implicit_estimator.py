@@ -1,7 +1,6 @@
 """Implicit hypergradient f_x - g_xy [g_yy]^-1 f_y, eq. (4), with a solver for the inverse."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -16,7 +15,6 @@ from .estimator_interface import Hypergradient, LinearSolve, PointXY
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class ImplicitHypergradient(Hypergradient):
     """Estimator f_x(xi) - g_xy(zeta_0) z, where z solves g_yy z = f_y(xi)  (4, 5)."""
 

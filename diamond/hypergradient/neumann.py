@@ -1,7 +1,7 @@
 """Inverse Hessian as a truncated Neumann series, sampled (eq. 5) or summed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import jax
@@ -23,7 +23,6 @@ TERMS = 32  # default K
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Neumann(LinearSolve):
     """Solver z = (K / L) prod_{j=1..k} (I - g_yy(zeta_j) / L) b, k uniform on 0..K-1.
 
@@ -62,7 +61,6 @@ class Neumann(LinearSolve):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class NeumannSum(LinearSolve):
     """Solver z = (1 / L) sum_{k=0..K-1} prod_{j=1..k} (I - g_yy(zeta_j) / L) b."""
 

@@ -1,7 +1,7 @@
 """Hypergradient by differentiation through gradient steps on the lower level (ITD)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import jax
 
@@ -15,7 +15,6 @@ from .estimator_interface import Hypergradient, PointXY
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Unrolled(Hypergradient):
     """Gradient in x of f(x, y_N(x)), y_{s+1} = y_s - rate g_y(x, y_s; zeta_s), y_0 = y."""
 

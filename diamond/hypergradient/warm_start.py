@@ -1,7 +1,7 @@
 """Inverse Hessian by a few gradient steps from the solution of the previous round."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import jax
@@ -21,7 +21,6 @@ SOLVER_STEPS = 4
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class WarmStart(LinearSolve):
     """Solver z_{j+1} = z_j + (b - g_yy(zeta_j) z_j) / L, j = 0 .. steps - 1, from a learned z_0."""
 

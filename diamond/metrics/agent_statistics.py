@@ -60,6 +60,11 @@ class AgentStatistics:
         deviations = jax.tree.map(lambda a, mean: a - mean, values, self.average(values))
         return self.total(jax.vmap(lambda a: pytrees.dot(a, a))(deviations))
 
+    def common_consensus(self, problem: Objectives, y: Tree, z: Tree) -> dict[str, jax.Array]:
+        """Return `y_consensus` and `z_consensus`, which only a common lower level has."""
+        values = {"y_consensus": y, "z_consensus": z} if problem.lower_level == "common" else {}
+        return {n: self.squared_deviation(v) for n, v in values.items() if v is not None}
+
     def pooled_oracle(self, problem: Objectives) -> lower_solution.MeanOracle:
         """Return the oracle of the common lower level."""
 

@@ -1,6 +1,6 @@
 """Early warnings of a run that goes wrong, each given once, with cause and remedy."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ UNCHANGED = 0.9  # remaining share of the first ||grad l||^2
 SLIGHT = 1e-3  # relative to |l|: smallest ||grad l|| (1 + ||x_0||) that matters
 ENDED = 1e-2  # relative to the first alpha: a schedule that has ended
 ScheduleValues = Callable[[], dict[str, float]]
+DirectionNorm = tuple[str, str, float]  # name of a direction, its step and its norm
 
 
 class EarlyWarnings:
@@ -48,18 +49,12 @@ class EarlyWarnings:
 
         `rounds`: planned rounds of the run, if known.
         """
-        if not self.problem.has_lower_solution and "metric" not in entry:
-            numbers = partial(_schedule_values, algorithm, 0)
-            return self._filter_new(
-                {"growth": self._measured_growth_warning(entry, numbers, rounds)}
-            )
         if "metric" not in entry:  # without exact measures
-            messages = {
-                "growth": self._growth_warning(
-                    entry, state, partial(_schedule_values, algorithm, 0)
-                )
-            }
-            return self._filter_new(messages)
+            sizes = _direction_norms(state)
+            if not self.problem.has_lower_solution:
+                sizes = _measured_norms(entry, rounds)
+            numbers = partial(_schedule_values, algorithm, 0)
+            return self._filter_new({"growth": self._growth_warning(entry, sizes, numbers)})
         is_measured = bool(np.isfinite(entry["metric"]))
         if is_measured and self.first_stationarity is None:
             self.first_stationarity = entry["stationarity"]
@@ -70,7 +65,7 @@ class EarlyWarnings:
             "solution": _solution_warning(entry),
             "solver": self._solver_warning(entry),
             "chain": _chain_warning(entry, algorithm),
-            "growth": self._growth_warning(entry, state, numbers),
+            "growth": self._growth_warning(entry, _direction_norms(state), numbers),
         }
         if is_measured:
             messages["momentum"] = _momentum_warning(entry, state, numbers)
@@ -111,56 +106,24 @@ class EarlyWarnings:
         )
 
     def _growth_warning(
-        self, entry: dict[str, float], state: Any, numbers: ScheduleValues
+        self, entry: dict[str, float], norms: Iterable[DirectionNorm], numbers: ScheduleValues
     ) -> str | None:
         """Warn of a direction that grows: directions shrink as a run converges."""
-        for name, step in (("u", "alpha"), ("p", "alpha"), ("v", "beta")):
-            direction = state_part(state, name)
-            if direction is None or not entry["round"]:
-                continue
-            size = float(np.max(_agent_norms(host_transfer.to_host(direction))))
-            message = self._growth_message(name, step, size, entry, numbers=numbers)
-            if message is not None:
-                return message
-        return None
-
-    def _measured_growth_warning(
-        self, entry: dict[str, float], numbers: ScheduleValues, rounds: int
-    ) -> str | None:
-        """Warn of a direction that grows, by its measured norm: the state stays on the device.
-
-        The first rounds are no reference: a penalty's direction of x is near 0 until y has moved.
-        """
-        if entry["round"] < OPENING_SHARE * rounds:
-            return None
-        for name, step in (("x_direction", "alpha"), ("y_direction", "beta")):
-            if name in entry and entry["round"]:
-                message = self._growth_message(name, step, entry[name], entry, numbers=numbers)
-                if message is not None:
-                    return message
-        return None
-
-    def _growth_message(
-        self, name: str, step: str, size: float, entry: dict[str, float], *, numbers: ScheduleValues
-    ) -> str | None:
-        """Record the norm of a direction; return a warning if it has grown.
-
-        "" ends the search: learned steps become shorter by themselves.
-        """
-        smallest, since = self.smallest.get(name, (np.inf, 0))
-        if size < smallest:
-            self.smallest[name] = size, int(entry["round"])
-        elif size > GROWN * smallest > 0:
-            values = numbers()
-            if values.get("beta", 0.0) * entry.get("curvature", 0.0) > STABLE:
-                step = "beta"  # y grows, and x follows it
-            if step not in values:
-                return ""
-            return (
-                f"{name} has grown {size / smallest:.0f}-fold between rounds {since} and "
-                f"{entry['round']}: {step} = {values[step]:.3g} is near the limit of what is "
-                f"stable; halve {step}, or use on_divergence='shrink'"
-            )
+        for name, step, size in norms if entry["round"] else ():
+            smallest, since = self.smallest.get(name, (np.inf, 0))
+            if size < smallest:
+                self.smallest[name] = size, int(entry["round"])
+            elif size > GROWN * smallest > 0:
+                values = numbers()
+                if values.get("beta", 0.0) * entry.get("curvature", 0.0) > STABLE:
+                    step = "beta"  # y grows, and x follows it
+                if step not in values:
+                    return None  # learned steps become shorter by themselves
+                return (
+                    f"{name} has grown {size / smallest:.0f}-fold between rounds {since} and "
+                    f"{entry['round']}: {step} = {values[step]:.3g} is near the limit of what is "
+                    f"stable; halve {step}, or use on_divergence='shrink'"
+                )
         return None
 
     def _collapse_warning(self, entry: dict[str, float]) -> str | None:
@@ -176,6 +139,23 @@ class EarlyWarnings:
             f"prediction that ignores the features ({level:.4g}), and its gradient has vanished: "
             f"the shared features have collapsed; start again with an alpha a third as large"
         )
+
+
+def _direction_norms(state: Any) -> Iterator[DirectionNorm]:
+    """Yield the directions in the state, with the norms of the largest."""
+    for name, step in (("u", "alpha"), ("p", "alpha"), ("v", "beta")):
+        if (direction := state_part(state, name)) is not None:
+            yield name, step, float(np.max(_agent_norms(host_transfer.to_host(direction))))
+
+
+def _measured_norms(entry: Mapping[str, float], rounds: int) -> Iterator[DirectionNorm]:
+    """Yield the directions with their measured norms: the state stays on the device.
+
+    The first rounds are no reference: a penalty's direction of x is near 0 until y has moved.
+    """
+    for name, step in (("x_direction", "alpha"), ("y_direction", "beta")):
+        if name in entry and entry["round"] >= OPENING_SHARE * rounds:
+            yield name, step, entry[name]
 
 
 def standstill_warning(

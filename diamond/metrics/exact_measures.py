@@ -15,7 +15,7 @@ from ..hypergradient.diagnostics.lipschitz import Probes, probes
 from ..problem import Loss, Objectives, Problem, Rows
 from . import lower_solution
 from .agent_statistics import AgentStatistics
-from .standard_errors import AgentOperations, MeasuredPoints, standard_errors
+from .standard_errors import MeasuredPoints, standard_errors
 
 Metrics = tuple[tuple[str, Loss], ...]
 BATCHES = 2  # mini-batches per agent on which g_yy is estimated
@@ -109,10 +109,6 @@ def measure_exactly(
         error = jnp.where(jnp.isfinite(solution.error), solution.error + error, solution.error)
         return solution._replace(error=error), h
 
-    def solve_common(oracle: lower_solution.Oracle) -> tuple[lower_solution.Solution, Tree]:
-        """Return y*(xbar) of a common lower level, and the hypergradient there."""
-        return solution_and_gradient(oracle, lower_solution.solve_newton(oracle, mean, average(y)))
-
     def measure_agent(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> tuple[Any, Any, Any]:
         if level == "personal":
             own_solution, mean_solution = _solve_in_sequence(problem, (x, mean), y)
@@ -143,7 +139,9 @@ def measure_exactly(
 
     with jax.default_matmul_precision("highest"):
         pooled_oracle = over.pooled_oracle(problem) if level == "common" else None
-        common: Any = pooled_oracle and solve_common(pooled_oracle)
+        common: Any = pooled_oracle and solution_and_gradient(
+            pooled_oracle, lower_solution.solve_newton(pooled_oracle, mean, average(y))
+        )
         gradients, per_agent, solved = over.map_agents(measure_agent)(problem, rows, x, y)
     gradient, sums = average(gradients), jax.tree.map(total, per_agent)
 
@@ -158,25 +156,17 @@ def measure_exactly(
         if pooled_oracle is not None:
             solved = common[0].y, common[0].y
         points = MeasuredPoints(x, y, mean, solved[0], solved[1], gradient, stationarity_vector)
-        operations = AgentOperations(over.map_agents, total, count, pooled_oracle)
         with jax.default_matmul_precision("highest"):
-            errors = standard_errors(problem, rows, metrics, points, agents=operations)
+            errors = standard_errors(problem, rows, metrics, points, over, pooled_oracle)
     gradient = stationarity_vector(gradient)
     regularizer = 0.0 if problem.prox is None else problem.prox.value(mean)
     error = per_agent["solver_error"].max()
     stationarity = valid_or_nan(pytrees.dot(gradient, gradient), error)
-    consensus_terms = {}
-    if level == "common":
-        consensus_terms = {
-            f"{n}_consensus": over.squared_deviation(s)
-            for n, s in (("y", y), ("z", z))
-            if s is not None
-        }
     measures = {
         "stationarity": stationarity,
         "consensus": sums["consensus"],
         "lower_error": sums["lower_error"],
-        **consensus_terms,
+        **over.common_consensus(problem, y, z),
         "metric": stationarity + sums["consensus"] + sums["lower_error"],
         "definition1": stationarity + sums["consensus"] / count + sums["lower_error"],
         "upper_loss": sums["upper_loss"] / count + regularizer,
@@ -186,3 +176,34 @@ def measure_exactly(
         **errors,
     }
     return measures, per_agent
+
+
+def upper_loss(
+    problem: Objectives, x: Tree, y: Tree, guess: Tree, over: AgentStatistics
+) -> tuple[jax.Array, Tree]:
+    """Return l(xbar) = 1/m sum_i f_i(xbar, y_i*(xbar)) on all rows, and y*(xbar) per agent.
+
+    The solution starts from `guess`, y* of the previous evaluation, or from y if `guess` is not
+    finite.
+    """
+    mean, level = over.average(x), problem.lower_level
+
+    def personal(problem: Objectives, mean: Tree, guess: Tree) -> tuple[jax.Array, Tree]:
+        solution = lower_solution.solve_lower_level(problem, mean, guess).y
+        return problem.f(mean, solution, None), solution
+
+    with jax.default_matmul_precision("highest"):
+        if level != "none":
+            guess = pytrees.select(pytrees.finite(guess), guess, y)
+        if level == "personal":
+            losses, guess = over.map_agents(personal)(problem, over.broadcast(mean), guess)
+        else:
+            if level == "common":
+                start = over.average(guess)
+                guess = over.broadcast(
+                    lower_solution.solve_newton(over.pooled_oracle(problem), mean, start).y
+                )
+            evaluate = over.map_agents(lambda objectives, mean, y: objectives.f(mean, y, None))
+            losses = evaluate(problem, over.broadcast(mean), guess)
+    regularizer = 0.0 if problem.prox is None else problem.prox.value(mean)
+    return over.total(losses) / over.count + regularizer, guess

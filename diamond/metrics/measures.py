@@ -25,10 +25,9 @@ from ..hypergradient.diagnostics.lipschitz import Probes, curvature
 from ..interface.round_interface import state_part
 from ..problem import Loss, Objectives, Problem, Rows
 from .agent_statistics import AgentStatistics
-from .exact_measures import Metrics, measure_exactly
+from .exact_measures import Metrics, measure_exactly, upper_loss
 from .sampled_measures import measure_on_samples
 from .standard_errors import SUFFIX, average_variances
-from .upper_loss import upper_loss
 
 Measure = str | Sequence[str | Callable[..., Any]]
 SETS = ("exact", "loss", "cheap")
@@ -184,10 +183,6 @@ def measure_all(
     """Measure all agents.
 
     Args:
-        problem: losses and rows of all agents.
-        rows: rows that metrics are averaged over.
-        metrics: names and functions of metrics.
-        state: the arrays to measure.
         programs: programs of `Measures` to compute.
         agents, shared, size: see `AgentStatistics`.
 
@@ -243,22 +238,15 @@ def measure_cheaply(
     with jax.default_matmul_precision("highest"):
         per_agent, variances = over.map_agents(measure_agent)(problem, rows, x, y)
     sums = jax.tree.map(over.total, per_agent)
-    consensus_terms = {}
-    if problem.lower_level == "common":
-        consensus_terms = {
-            f"{n}_consensus": over.squared_deviation(s)
-            for n, s in (("y", y), ("z", z))
-            if s is not None
-        }
+    consensus_terms = over.common_consensus(problem, y, z)
     errors = {n + SUFFIX: jnp.sqrt(over.total(v)) / over.count for n, v in variances.items()}
     means = {name: value / over.count for name, value in sums.items() if name != "consensus"}
     return {"consensus": sums["consensus"], **consensus_terms, **means, **errors}, per_agent
 
 
 _STATIC = ("metrics", "programs", "agents", "shared", "size")
-measurement = compile_program(
-    *_STATIC, options=MEASURE_OPTIONS, small=2**19, small_options=FAST_COMPILE_OPTIONS
-)(measure_all)
+_SMALL_OPTIONS: dict[str, Any] = {"small": 2**19, "small_options": FAST_COMPILE_OPTIONS}
+measurement = compile_program(*_STATIC, options=MEASURE_OPTIONS, **_SMALL_OPTIONS)(measure_all)
 # Compiled with all effort for any number of rows, because it measures often.
 frequent_measurement = compile_program(*_STATIC, options=MEASURE_OPTIONS, small=0)(measure_all)
 
@@ -272,18 +260,10 @@ def measure_all_lanes(
     size: int | None = None,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array], Tree]:
     """Run `measure_all` for parallel runs: all arrays of `states` have an axis of runs."""
-
-    def measure_lane(state: MeasuredState) -> Any:
-        return measure_all(problem, rows, metrics, state, programs, size=size)
-
+    measure_lane = lambda state: measure_all(problem, rows, metrics, state, programs, size=size)
     return jax.vmap(measure_lane)(states)
 
 
 lane_measurement = compile_program(
-    "metrics",
-    "programs",
-    "size",
-    options=MEASURE_OPTIONS,
-    small=2**19,
-    small_options=FAST_COMPILE_OPTIONS,
+    "metrics", "programs", "size", options=MEASURE_OPTIONS, **_SMALL_OPTIONS
 )(measure_all_lanes)

@@ -83,11 +83,7 @@ def measure_on_samples(
             "lower_gradient": jnp.sqrt(pooled.square),
             "value_gap": pooled.first - pooled.last,
         } | measures
-        measures |= {
-            f"{name}_consensus": over.squared_deviation(value)
-            for name, value in (("y", y), ("z", z))
-            if value is not None
-        }
+        measures |= over.common_consensus(problem, y, z)
     if problem.prox is not None:
         measures["upper_loss"] += problem.prox.value(mean)
     return measures, per_agent

@@ -16,7 +16,6 @@ error here is the root mean square error, including bias.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,6 +28,7 @@ from ..core.newton import CG_STEPS, default_tolerance
 from ..core.pytrees import Tree
 from ..core.sampling import key
 from ..problem import Loss, Objectives, Rows
+from .agent_statistics import AgentStatistics
 from .lower_solution import AgentOracle, Oracle
 
 SUFFIX = "_se"
@@ -63,53 +63,26 @@ class Adjoint(NamedTuple):
     b: Tree = None
 
 
-@dataclass(frozen=True)
-class AgentOperations:
-    """Operations over all agents."""
-
-    map_agents: Callable[[Callable[..., Any]], Callable[..., Any]]  # maps over all agents
-    total: Callable[[jax.Array], jax.Array]  # sum over the agents
-    count: int
-    pooled_oracle: Oracle | None  # oracle of a common lower level
-
-    def broadcast(self, problem: Objectives, a: Tree) -> Tree:
-        """Repeat `a` per agent; once for a common lower level."""
-        if self.pooled_oracle is not None:
-            return a
-        places = problem.train.count.shape[0]
-        return jax.tree.map(lambda a: jnp.broadcast_to(a, (places, *a.shape)), a)
-
-    def variances(
-        self, problem: Objectives, x: Tree, y: Tree, coefficients: DifferentialCoefficients
-    ) -> jax.Array:
-        """Return the variance of each q, summed over the agents whose rows are samples."""
-        pooled_oracle = self.pooled_oracle
-        if pooled_oracle is not None:
-            adjoints = jax.vmap(lambda row: _adjoint(pooled_oracle, x, y, row))(coefficients)
-            variances = self.map_agents(
-                lambda objectives: _variances(objectives, x, y, coefficients, adjoint=adjoints)
-            )(problem)
-        else:
-            variances = self.map_agents(_agent_variances)(problem, x, y, coefficients)
-        return self.total(variances)
-
-
 def standard_errors(
     problem: Objectives,
     rows: Rows,
     metrics: Sequence[tuple[str, Loss]],
     points: MeasuredPoints,
-    *,
-    agents: AgentOperations,
+    over: AgentStatistics,
+    pooled_oracle: Oracle | None,
 ) -> dict[str, jax.Array]:
-    """Return the standard errors of the results of `measure`, by name and "_se"."""
-    variances = agents.map_agents(partial(average_variances, metrics))(
+    """Return the standard errors of the results of `measure`, by name and "_se".
+
+    `pooled_oracle` is that of a common lower level.
+    """
+    variances = over.map_agents(partial(average_variances, metrics))(
         problem, rows, points.x, points.y
     )
-    errors = {name: jnp.sqrt(agents.total(v)) / agents.count for name, v in variances.items()}
-    errors |= _upper_errors(problem, points, agents) | {"lower_error": jnp.zeros(())}
+    errors = {name: jnp.sqrt(over.total(v)) / over.count for name, v in variances.items()}
+    inputs = problem, points, over, pooled_oracle
+    errors |= _upper_errors(*inputs) | {"lower_error": jnp.zeros(())}
     if problem.lower is not None:
-        errors["lower_error"] = _lower_error(problem, points, agents)
+        errors["lower_error"] = _lower_error(*inputs)
     errors["metric"] = errors["stationarity"] + errors["lower_error"]  # upper bound
     return {name + SUFFIX: value for name, value in errors.items()}
 
@@ -123,7 +96,7 @@ def average_variances(
 
 
 def _upper_errors(
-    problem: Objectives, points: MeasuredPoints, agents: AgentOperations
+    problem: Objectives, points: MeasuredPoints, over: AgentStatistics, pooled_oracle: Oracle | None
 ) -> dict[str, jax.Array]:
     """Variances of upper_loss = 1/m sum_i f_i and stationarity = |shown(1/m sum_i h_i)|^2."""
     value, pull_back = jax.vjp(points.stationarity_vector, points.gradient)
@@ -134,9 +107,12 @@ def _upper_errors(
         DifferentialCoefficients(jnp.zeros(()), pull_back(direction)[0], zero_y)
         for direction in directions
     ]
-    inputs = agents.broadcast(problem, (points.mean, _stack(coefficients)))
+    mean, stacked = points.mean, _stack(coefficients)
+    if pooled_oracle is None:
+        mean, stacked = over.broadcast((mean, stacked))
     loss, slope_variance, *noise_variances = (
-        agents.variances(problem, inputs[0], points.mean_solution, inputs[1]) / agents.count**2
+        _total_variances(problem, mean, points.mean_solution, stacked, over, pooled_oracle)
+        / over.count**2
     )
     return {
         "upper_loss": jnp.sqrt(loss),
@@ -144,7 +120,9 @@ def _upper_errors(
     }
 
 
-def _lower_error(problem: Objectives, points: MeasuredPoints, agents: AgentOperations) -> jax.Array:
+def _lower_error(
+    problem: Objectives, points: MeasuredPoints, over: AgentStatistics, pooled_oracle: Oracle | None
+) -> jax.Array:
     """Return the variance of sum_i ||y* - y_i||^2."""
     zero_x, directions = pytrees.zeros(points.mean), _directions(1, _zeros(points.y))
     coefficients_of = lambda u: DifferentialCoefficients(jnp.zeros(()), zero_x, u)
@@ -154,19 +132,35 @@ def _lower_error(problem: Objectives, points: MeasuredPoints, agents: AgentOpera
     deviation = jax.tree.map(
         lambda own_solution, y: own_solution - y, points.own_solution, points.y
     )
-    if agents.pooled_oracle is None:
-        slope_variance, *noise_variances = agents.variances(
-            problem, points.x, points.own_solution, jax.vmap(all_coefficients)(deviation)
-        )
+    of = lambda x, coefficients: _total_variances(
+        problem, x, points.own_solution, coefficients, over, pooled_oracle
+    )
+    if pooled_oracle is None:
+        slope_variance, *noise_variances = of(points.x, jax.vmap(all_coefficients)(deviation))
         return _squared_norm_error(slope_variance, noise_variances)
-    summed_coefficients = all_coefficients(jax.tree.map(agents.total, deviation))
-    slope_variance, *noise_variances = (
-        agents.variances(problem, points.mean, points.own_solution, summed_coefficients)
-        / agents.count**2
-    )
+    summed_coefficients = all_coefficients(jax.tree.map(over.total, deviation))
+    slope_variance, *noise_variances = of(points.mean, summed_coefficients) / over.count**2
     return _squared_norm_error(
-        slope_variance, [agents.count * variance for variance in noise_variances]
+        slope_variance, [over.count * variance for variance in noise_variances]
     )
+
+
+def _total_variances(
+    problem: Objectives,
+    x: Tree,
+    y: Tree,
+    coefficients: DifferentialCoefficients,
+    over: AgentStatistics,
+    pooled_oracle: Oracle | None,
+) -> jax.Array:
+    """Return the variance of each q, summed over the agents whose rows are samples."""
+    if pooled_oracle is None:
+        return over.total(over.map_agents(_agent_variances)(problem, x, y, coefficients))
+    adjoints = jax.vmap(lambda row: _adjoint(pooled_oracle, x, y, row))(coefficients)
+    variances = over.map_agents(
+        lambda objectives: _variances(objectives, x, y, coefficients, adjoint=adjoints)
+    )
+    return over.total(variances(problem))
 
 
 def _squared_norm_error(
@@ -218,13 +212,14 @@ def _variances(
 
     def influence_variance(coefficients: DifferentialCoefficients, adjoint: Adjoint) -> jax.Array:
         if objectives.lower is None:
-            return objectives.valid.variance(
-                lambda x, y, rows: _directional_change(
-                    objectives.upper, x, y, rows, coefficients=coefficients
-                ),
-                x,
-                y,
-            )
+
+            def of_row(x: Tree, y: Tree, rows: Tree) -> jax.Array:
+                value, change = jax.jvp(
+                    lambda x: objectives.upper(x, y, rows), (x,), (coefficients.v,)
+                )
+                return coefficients.alpha * value + change
+
+            return objectives.valid.variance(of_row, x, y)
         tangent = coefficients.v, pytrees.scale(-1.0, adjoint.a)
 
         def upper(x: Tree, y: Tree, rows: Tree) -> jax.Array:
@@ -239,13 +234,6 @@ def _variances(
         return objectives.valid.variance(upper, x, y) + objectives.train.variance(lower, x, y)
 
     return jax.vmap(influence_variance)(coefficients, adjoint)
-
-
-def _directional_change(
-    loss: Loss, x: Tree, y: Tree, rows: Tree, *, coefficients: DifferentialCoefficients
-) -> jax.Array:
-    value, change = jax.jvp(lambda x: loss(x, y, rows), (x,), (coefficients.v,))
-    return coefficients.alpha * value + change
 
 
 def _directions(number: int, shape: Tree) -> list[Tree]:

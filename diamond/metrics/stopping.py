@@ -6,7 +6,7 @@ least the value. For a measure that increases, write {"accuracy": ">= 0.9"}.
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from ..core.cost_counter import Cost
 from ..core.suggestions import did_you_mean
@@ -54,11 +54,6 @@ def stop_reason(stop: Stop, entry: Mapping[str, float]) -> str:
         if value_now <= value if sign == "<=" else value_now >= value:
             return f"stopped at round {entry['round']:.0f}: {name} {value_now:.4g} {sign} {value:g}"
     return ""
-
-
-def first_reached(target: Stop, entries: Sequence[Mapping[str, float]]) -> int | None:
-    """Return the index of the first evaluation that reaches a target, or None."""
-    return next((i for i, entry in enumerate(entries) if stop_reason(target, entry)), None)
 
 
 def without_budgets(stop: Stop) -> dict[str, float | str]:

@@ -24,7 +24,7 @@ from diamond.network.mask_limits import DEFAULT_LIMIT, add_masks
 from diamond.network.membership_epochs import Epoch
 from diamond.network.mixing_weights import flooding_rounds, is_balanced
 from diamond.network.network_summary import summarize
-from diamond.network.spanning_tree import SpanningTree, make_tree
+from diamond.network.spanning_tree import make_tree
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,9 +82,6 @@ class Network:
             *channels: channels of `diamond.network.channels`, one by one or as a list.
             gamma: damping of the change, a number or a schedule, which keeps noise, delay and
                 compression stable. None: the damping that the channels require.
-
-        Returns:
-            The network with channels.
         """
         from diamond.network.channels.channel import check_channels
 
@@ -137,9 +134,6 @@ class Network:
             agent: number of the liar, which otherwise runs like an honest agent.
             lie: "constant", "bias", "noise", "flipped", "scaled", "two-faced", "inflated"
                 (`diamond.network.liars`), or a function (message, receiver, key) -> message.
-
-        Returns:
-            The network with one more liar.
         """
         check_combination(self.features | {"liars": True}, self.name)
         liar = make_liar(agent, lie, self.agents)
@@ -293,10 +287,7 @@ class Network:
             for order in ("atc", "paper")
         }
 
-    @cached_property
-    def spanning_tree(self) -> SpanningTree:
-        """Tree of the links of all rounds, along which exact means are computed."""
-        return make_tree(self)
+    spanning_tree = cached_property(make_tree)
 
     @property
     def edges(self) -> list[tuple[int, int]]:
@@ -305,18 +296,9 @@ class Network:
             return sorted(self.graph.edges)
         return sorted((min(edge), max(edge)) for edge in self.graph.edges)
 
-    def count_messages_by_edge(self, rounds: int) -> dict[tuple[int, int], int]:
-        """Count the messages over each edge in `rounds` rounds, one per direction and round."""
-        return edge_usage.count_messages_by_edge(self, rounds)
-
-    @property
-    def active_edges(self) -> list[list[int]] | None:
-        """Indices of the active `edges` in rounds 0, 1, ..., for a changing network."""
-        return edge_usage.active_edges(self)
-
-    def count_messages(self, rounds: int) -> int:
-        """Count the messages over all edges in `rounds` rounds, one per agent and neighbor."""
-        return edge_usage.count_messages(self, rounds)
+    count_messages_by_edge = edge_usage.count_messages_by_edge
+    count_messages = edge_usage.count_messages
+    active_edges = property(edge_usage.active_edges)
 
     @property
     def degrees(self) -> NDArray[np.int64]:
@@ -382,18 +364,13 @@ class Network:
             stragglers: {agent: slowdown factor}.
             slow_chance: probability that an agent is slow in a round.
             slow_factor: slowdown factor of a slow agent.
-
-        Returns:
-            The network with links.
         """
         options = {name: value for name, value in locals().items() if name != "self"}
         is_directed = self.graph.is_directed()
         links = update_links(self.links, self.edges, self.agents, options, one_way=is_directed)
         return replace(self, links=links)
 
-    def __repr__(self) -> str:
-        """Describe sizes, rule, lam and number of draws in one line."""
-        return summarize(self)
+    __repr__ = summarize
 
 
 def _shares(phase: Network) -> csr_array:

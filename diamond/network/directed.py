@@ -23,9 +23,6 @@ def directed(
         rows: R; by default i averages evenly over itself and all it hears.
         columns: C; by default j divides evenly among itself and all that hear it.
 
-    Returns:
-        The network.
-
     Raises:
         ValueError: the graph is not strongly connected, or a matrix does not fit it.
     """

@@ -46,7 +46,7 @@ def count_messages(network: "Network", rounds: int) -> int:
 
 
 def active_edges(network: "Network") -> list[list[int]] | None:
-    """Return the indices of the active edges in rounds 0, 1, ..., for a changing network."""
+    """Indices of the active `edges` in rounds 0, 1, ..., for a changing network."""
     number = {edge: k for k, edge in enumerate(network.edges)}
     if not network.sequence:
         return None

@@ -1,11 +1,11 @@
 """Constructors of networks: standard graphs, and any networkx graph."""
 
-import operator
 import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import networkx as nx
 
+from diamond.core.validation import as_int
 from diamond.network.communication_network import Network
 from diamond.network.graph_numbering import Mixing, number_agents
 
@@ -32,11 +32,8 @@ def erdos_renyi(
         mixing: rule of the mixing weights ("laplacian", "metropolis", "max_degree",
             "best_constant"), or a matrix.
         connected: redraw until connected; `Network.draws` counts the draws.
-
-    Returns:
-        The network.
     """
-    agents = _check_size("agents", agents)
+    agents = as_int("agents", agents, 1)
     if not 0 <= p <= 1:
         raise ValueError(f"p is {p}; an edge probability lies between 0 and 1")
     name = f"erdos_renyi({agents}, p={p}, seed={seed})"
@@ -53,7 +50,7 @@ def regular(
     connected: bool = True,
 ) -> Network:
     """Make a random graph with `degree` neighbours per agent; options as in `erdos_renyi`."""
-    agents, degree = _check_size("agents", agents), _check_size("degree", degree, minimum=0)
+    agents, degree = as_int("agents", agents, 1), as_int("degree", degree, 0)
     if degree >= agents:
         raise ValueError(
             f"degree is {degree}, but {agents} agents have at most {agents - 1} neighbours each; "
@@ -81,7 +78,7 @@ def geometric(
 
     The positions are the node attribute "pos" of `Network.graph`. Options as in `erdos_renyi`.
     """
-    agents = _check_size("agents", agents)
+    agents = as_int("agents", agents, 1)
     if not radius > 0:
         raise ValueError(f"radius is {radius}; it must be a positive distance, such as 0.5")
     name = f"geometric({agents}, radius={radius}, seed={seed})"
@@ -91,46 +88,46 @@ def geometric(
 
 def ring(agents: int, mixing: Mixing = "laplacian") -> Network:
     """Make a ring: agent i is joined with i + 1 modulo m; two agents share a single edge."""
-    agents = _check_size("agents", agents)
+    agents = as_int("agents", agents, 1)
     graph = nx.cycle_graph(agents) if agents > 1 else nx.empty_graph(1)
     return _make_network(graph, range(agents), f"ring({agents})", mixing)
 
 
 def path(agents: int, mixing: Mixing = "laplacian") -> Network:
     """Make a line: agent i is joined with i + 1."""
-    agents = _check_size("agents", agents)
+    agents = as_int("agents", agents, 1)
     return _make_network(nx.path_graph(agents), range(agents), f"path({agents})", mixing)
 
 
 def star(agents: int, mixing: Mixing = "laplacian") -> Network:
     """Make a star: agent 0 is joined with all others."""
-    agents = _check_size("agents", agents)
+    agents = as_int("agents", agents, 1)
     return _make_network(nx.star_graph(agents - 1), range(agents), f"star({agents})", mixing)
 
 
 def complete(agents: int, mixing: Mixing = "laplacian") -> Network:
     """Make a complete graph: all pairs are joined."""
-    agents = _check_size("agents", agents)
+    agents = as_int("agents", agents, 1)
     return _make_network(nx.complete_graph(agents), range(agents), f"complete({agents})", mixing)
 
 
 def grid(rows: int, columns: int, mixing: Mixing = "laplacian") -> Network:
     """Make a grid, numbered row by row; `labels` holds (row, column)."""
-    rows, columns = _check_size("rows", rows), _check_size("columns", columns)
+    rows, columns = as_int("rows", rows, 1), as_int("columns", columns, 1)
     graph = nx.grid_2d_graph(rows, columns)
     return _make_network(graph, sorted(graph), f"grid({rows}, {columns})", mixing)
 
 
 def torus(rows: int, columns: int, mixing: Mixing = "laplacian") -> Network:
     """Make a grid whose opposite sides are joined; a side of 2 keeps its single edge."""
-    rows, columns = _check_size("rows", rows), _check_size("columns", columns)
+    rows, columns = as_int("rows", rows, 1), as_int("columns", columns, 1)
     graph = nx.grid_2d_graph(rows, columns, periodic=True)
     return _make_network(graph, sorted(graph), f"torus({rows}, {columns})", mixing)
 
 
 def hypercube(dimension: int, mixing: Mixing = "laplacian") -> Network:
     """Make a hypercube of 2^dimension agents, joined if their binary digits differ in one place."""
-    dimension = _check_size("dimension", dimension, minimum=0)
+    dimension = as_int("dimension", dimension, 0)
     # networkx needs dimension >= 1; dimension 0 means a single agent.
     graph = nx.hypercube_graph(dimension) if dimension else nx.empty_graph(1)
     return _make_network(graph, sorted(graph), f"hypercube({dimension})", mixing)
@@ -138,7 +135,7 @@ def hypercube(dimension: int, mixing: Mixing = "laplacian") -> Network:
 
 def exponential(agents: int, mixing: Mixing = "laplacian") -> Network:
     """Make the static exponential graph: i is joined with i + 2^k modulo m for all 2^k < m."""
-    agents = _check_size("agents", agents)
+    agents = as_int("agents", agents, 1)
     hops = [2**k for k in range((agents - 1).bit_length())]
     graph = nx.circulant_graph(agents, hops)
     return _make_network(graph, range(agents), f"exponential({agents})", mixing)
@@ -205,7 +202,7 @@ def _random_network(
     parameter: str,
 ) -> Network:
     """Draw until the graph is connected, always from the one generator of `seed`."""
-    generator = random.Random(_check_size("seed", seed, minimum=0))
+    generator = random.Random(as_int("seed", seed, 0))
     for draws in range(1, MOST_DRAWS + 1):
         graph = generate(generator)
         components = nx.number_connected_components(graph)
@@ -217,14 +214,3 @@ def _random_network(
                 f"pass connected=True to redraw, or raise {parameter}"
             )
     raise ValueError(f"none of {MOST_DRAWS} draws of {name} was connected; raise {parameter}")
-
-
-def _check_size(name: str, value: int, minimum: int = 1) -> int:
-    """Return `value` as an int of at least `minimum`; the error names `name`."""
-    try:
-        size = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number") from None
-    if isinstance(value, bool) or size < minimum:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number, at least {minimum}")
-    return size

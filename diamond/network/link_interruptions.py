@@ -40,9 +40,6 @@ def interrupted(
         network: constant, undirected network.
         down: links (i, j) that are down, i < j, for round 0, 1, ..., repeated after the last.
         skipping: agents that skip the round, for the same rounds; none: nobody skips.
-
-    Returns:
-        The changing network.
     """
     check_combination(network.features | {"given interruptions": True}, network.name)
     skips = [frozenset(agents) for agents in skipping] or [frozenset()] * len(down)

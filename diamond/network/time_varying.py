@@ -34,9 +34,6 @@ def changing(
         mixing: mixing rule for undirected graphs; directed graphs get even weights.
         members: for {round: network}, the agents that take part from each round on, as in
             {0: [0, 1, 2], 100: [0, 1, 2, 3]}; by default 0, 1, ...
-
-    Returns:
-        The changing network.
     """
     if isinstance(networks, Mapping):
         if period is not None:

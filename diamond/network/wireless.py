@@ -7,9 +7,10 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.validation import as_int
 from .communication_network import Network
 from .graph_numbering import Mixing
-from .graphs import _check_size, _make_network, _random_network
+from .graphs import _make_network, _random_network
 
 Positions = Sequence[Sequence[float]]
 
@@ -66,7 +67,7 @@ def wireless(
         name = f"wireless({len(points)} places, radius={radius})"
         network = _make_network(_disc_graph(points, radius), range(len(points)), name, mixing)
     elif agents is not None:
-        count = _check_size("agents", agents)
+        count = as_int("agents", agents, 1)
         name = f"wireless({count}, radius={radius}, seed={seed})"
         draw_position = lambda generator: (generator.random(), generator.random())
         draw_graph = lambda generator: _disc_graph(

@@ -30,11 +30,6 @@ def simulated_words(agent: int) -> np.ndarray:
     return np.array([SIMULATED, agent, SIMULATED, ~agent & 0xFFFFFFFF], np.uint32)
 
 
-def privacy_of(algorithm: Any) -> Any:
-    """Return the private estimator of a method, or None if the method is not private."""
-    return algorithm.privacy
-
-
 def with_secret(algorithm: Any, words: np.ndarray) -> Any:
     """Return the private method with these four words as the key of its noise."""
     secret = np.asarray(words, np.uint32)
@@ -43,7 +38,7 @@ def with_secret(algorithm: Any, words: np.ndarray) -> Any:
 
 def with_simulated_secret(algorithm: Any, agent: int) -> Any:
     """Return a private method without a key with that of `agent` in a simulation."""
-    estimator = privacy_of(algorithm)
+    estimator = algorithm.privacy
     if estimator is None or estimator.secret is not None:
         return algorithm
     return with_secret(algorithm, simulated_words(agent))
@@ -53,11 +48,11 @@ def check_private_run(
     algorithm: Any, problem: Problem, rounds: int, rolls_back: bool = False
 ) -> None:
     """Reject a private run that would overspend, or that could compute a round twice."""
-    if privacy_of(algorithm) is None:
+    if algorithm.privacy is None:
         return
     used = {"privacy": True, "on_divergence='shrink'": rolls_back}
     check_combination(used, "this run", error=PrivacyRefusal)
-    plan = privacy_of(algorithm).plan(algorithm, problem)
+    plan = algorithm.privacy.plan(algorithm, problem)
     check_disjoint_rows(plan, problem)
     limit = min(plan.limits)
     if rounds > limit:
@@ -95,7 +90,7 @@ def _row_bytes(rows: Tree) -> np.ndarray:
 
 def without_site_values(algorithm: Any) -> Any:
     """Return a specialized method without the values that differ between sites."""
-    estimator = privacy_of(algorithm)
+    estimator = algorithm.privacy
     if estimator is None:
         return algorithm
     return algorithm.with_estimator(replace(estimator, secret=None, multiplier=None, limit=None))
@@ -103,7 +98,7 @@ def without_site_values(algorithm: Any) -> Any:
 
 def ledger_terms(algorithm: Any, problem: Problem) -> LedgerTerms | None:
     """Return the terms of the ledger of a site with this problem; None if nothing is private."""
-    estimator = privacy_of(algorithm)
+    estimator = algorithm.privacy
     if estimator is None or estimator.budget is None:
         return None
     plan = estimator.plan(algorithm, problem)
@@ -115,7 +110,7 @@ def ledger_terms(algorithm: Any, problem: Problem) -> LedgerTerms | None:
 
 def describe_privacy(algorithm: Any, problem: Problem, rounds: int) -> dict[str, Any] | None:
     """Return budget, noise and epsilon after `rounds` rounds of the most revealing agent."""
-    estimator = privacy_of(algorithm)
+    estimator = algorithm.privacy
     if estimator is None or estimator.budget is None:
         return None
     budget, plan = estimator.budget, estimator.plan(algorithm, problem)
@@ -132,7 +127,7 @@ def describe_privacy(algorithm: Any, problem: Problem, rounds: int) -> dict[str,
 
 def describe_noise(algorithm: Any, problem: Problem) -> str:
     """Say how large the noise of a private method is, and what alpha it allows; else nothing."""
-    estimator = privacy_of(algorithm)
+    estimator = algorithm.privacy
     if estimator is None or estimator.budget is None:
         return ""
     budget, plan = estimator.budget, estimator.plan(algorithm, problem)
@@ -146,7 +141,7 @@ def describe_noise(algorithm: Any, problem: Problem) -> str:
 
 def compare_noise(algorithm: Any, problem: Problem) -> str:
     """Compare the noise of a private method with its directions; say what alpha it allows."""
-    estimator = privacy_of(algorithm)
+    estimator = algorithm.privacy
     plan, clip = estimator.plan(algorithm, problem), float(estimator.clip.x)
     norm = plan.noise * clip
     comparison = (

@@ -62,20 +62,8 @@ def check_losses(problem: Any) -> int:
             values_by_name, has_gradient = jax.device_get(program(x, y, rows))
         if all(np.isfinite(values[0]).all() for values in values_by_name.values()):
             break
-    tolerance = TOLERANCE if problem.has_lower_solution else NETWORK_TOLERANCE
-    for name, values in values_by_name.items():
-        loss, part = checked[name]
-        evaluate_twice = lambda agent, loss=loss, part=part: _evaluate_twice(
-            loss, x, y, rows[part], agent=agent
-        )
-        _check_average(
-            name,
-            problem.loaded_agents,
-            values,
-            y,
-            tolerance=tolerance,
-            evaluate_twice=evaluate_twice,
-        )
+    for name, (loss, part) in checked.items():
+        _check_average(name, loss, problem, (x, y, rows[part]), values_by_name[name])
     if not has_gradient:
         raise ValueError(
             "lower: its gradient in y is zero at a random point for every agent; it must depend "
@@ -158,22 +146,16 @@ def _evaluate_on_rows(name: str, loss: Any, x: Tree, y: Tree, rows: Tree) -> tup
     return value, jnp.mean(singles), jnp.mean(jnp.abs(singles))
 
 
-def _evaluate_twice(loss: Any, x: Tree, y: Tree, rows: Tree, *, agent: int) -> float:
-    """Return the loss of one agent with each of its rows twice."""
-    twice = jax.tree.map(lambda a: np.concatenate([a[agent], a[agent]]), rows)
-    return float(jax.jit(loss)(x, y, twice))
-
-
 def _check_average(
     name: str,
-    agents: Sequence[int],
+    loss: Any,
+    problem: Any,
+    inputs: tuple[Tree, Tree, Tree],
     values_of_agents: tuple[np.ndarray, ...],
-    y: Tree,
-    *,
-    tolerance: float,
-    evaluate_twice: Callable[[int], float],
 ) -> None:
     """Reject a loss that is not finite or not an average over rows."""
+    (x, y, rows), agents = inputs, problem.loaded_agents
+    tolerance = TOLERANCE if problem.has_lower_solution else NETWORK_TOLERANCE
     for i, (agent, value, average, size) in enumerate(zip(agents, *values_of_agents)):
         if not np.isfinite(value):
             raise ValueError(
@@ -181,16 +163,14 @@ def _check_average(
                 f"gives; check its data and the loss for log(0), 0/0 or overflow"
             )
         if abs(value - average) > tolerance * max(abs(value), size, 1e-6):
-            is_sum = abs(evaluate_twice(i) - value) > 0.5 * abs(value - average)
+            twice = jax.tree.map(lambda a, i=i: np.concatenate([a[i], a[i]]), rows)
+            value_twice = float(jax.jit(loss)(x, y, twice))
+            is_sum = abs(value_twice - value) > 0.5 * abs(value - average)
             hint = " (it looks like a sum: use jnp.mean)" if is_sum else ""
+            broadcast = f" (y is {shapes(y)}; are shapes (n, 1) and (n,) broadcast to (n, n)?)"
             raise ValueError(
                 f"{name} is not an average over rows{hint}: on {PROBE} rows of agent {agent} it "
                 f"is {value:.6g}, the average over those rows one by one is {average:.6g}. Full "
                 f"losses and mini-batch gradients would disagree; terms without rows are fine, "
-                f"anything else that ties rows together is not{_broadcast_hint(y) * (not is_sum)}"
+                f"anything else that ties rows together is not{broadcast * (not is_sum)}"
             )
-
-
-def _broadcast_hint(y: Tree) -> str:
-    """Describe the usual cause of a loss that couples rows by accident: broadcasting."""
-    return f" (y is {shapes(y)}; are shapes (n, 1) and (n,) broadcast to (n, n)?)"

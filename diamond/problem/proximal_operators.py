@@ -6,8 +6,6 @@
 every a. `Problem(prox=...)` adds h to the upper loss.
 """
 
-from dataclasses import dataclass
-
 import jax
 import jax.numpy as jnp
 
@@ -16,7 +14,6 @@ from ..core.pytrees import Number, Tree
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Box:
     """The constraint low <= x <= high, elementwise."""
 
@@ -31,7 +28,6 @@ class Box:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Ball:
     """The constraint ||x|| <= radius, with the norm over all leaves."""
 
@@ -47,7 +43,6 @@ class Ball:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Simplex:
     """The constraint x >= 0 with sum `total` over the last axis of each leaf."""
 
@@ -69,7 +64,6 @@ class Simplex:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class L1:
     """The regularizer h = weight sum |x|, whose prox is soft thresholding."""
 
@@ -84,7 +78,6 @@ class L1:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class L2:
     """The regularizer h = weight ||x|| (not squared), whose prox shortens x or sets x to 0."""
 

@@ -96,18 +96,14 @@ def _check_leaf(name: str, agent: int, path: str, leaf: np.ndarray, *, first: np
             f"{where} are not finite: row {bad} is the first with NaN or infinity; remove or "
             f"repair it"
         )
-    if leaf.dtype.itemsize > 4 and leaf.dtype.kind == "f" and not _has_float64():
+    is_float32 = host_transfer.default_dtype() != jnp.float64
+    if leaf.dtype.itemsize > 4 and leaf.dtype.kind == "f" and is_float32:
         beyond = np.argwhere(np.abs(leaf) > np.finfo(np.float32).max)
         if len(beyond):
             raise ValueError(
                 f"{where} are too large for float32: row {beyond[0][0]} is the first, with "
                 f"{leaf[tuple(beyond[0])]:g}; correct or rescale it, or enable jax_enable_x64"
             )
-
-
-def _has_float64() -> bool:
-    """Return whether arrays may hold float64."""
-    return host_transfer.default_dtype() == jnp.float64
 
 
 def row_form(rows: Tree) -> RowForm:

@@ -1,7 +1,7 @@
 """Rows of the agents as arrays of a compiled program, and losses averaged over the rows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import jax
@@ -16,7 +16,6 @@ Loss = Callable[[Tree, Tree, Tree], jax.Array]  # (x, y, rows) -> value, an aver
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Rows:
     """Rows of all agents, padded to the largest count; or rows of one agent.
 
@@ -137,7 +136,6 @@ class Rows:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Objectives:
     """The losses f and g with the rows they average over, of all agents or of one.
 

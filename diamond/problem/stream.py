@@ -78,9 +78,6 @@ def stream(
             as all rows.
         large: number of fresh rows for methods that ask for all rows; None rejects such methods.
         seed: seed of the evaluation sample.
-
-    Returns:
-        A `Stream`.
     """
     count = as_int("agents", agents, 1)
     if large is not None:

@@ -1,6 +1,6 @@
 """Rows of a stream, drawn on demand inside compiled programs."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import jax
@@ -15,7 +15,6 @@ from .stored_rows import Loss, Rows, to_bfloat16
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class StreamRows:
     """Rows of a stream, for all agents or for one: a batch is a function of its key.
 

@@ -41,10 +41,10 @@ def save(folder: Path, round: int, arrays: Mapping[str, Any], notes: Mapping[str
 
     folder.mkdir(parents=True, exist_ok=True)
     content = serialize({name: np.asarray(a, order="C") for name, a in arrays.items()})
-    body = {"round": round, "arrays": _digest(content), "notes": dict(notes)}
+    body = {"round": round, "arrays": content_digest(content), "notes": dict(notes)}
     stem = folder / f"{round:010d}"
     replace_file(stem.with_suffix(".safetensors"), content, durable=False)
-    sealed = {"sha256": _digest(_canonical(body)), "body": body}
+    sealed = {"sha256": content_digest(_canonical(body)), "body": body}
     replace_file(stem.with_suffix(".json"), json.dumps(sealed).encode())
     newest = {f"{newest:010d}" for newest in saved_rounds(folder)[-CHECKPOINTS_KEPT:]}
     for path in folder.iterdir():  # also removes leftovers of interrupted writes
@@ -61,9 +61,9 @@ def load(folder: Path, round: int) -> Checkpoint:
         sealed = json.loads(stem.with_suffix(".json").read_bytes())
         body = sealed["body"]
         content = stem.with_suffix(".safetensors").read_bytes()
-        if sealed["sha256"] != _digest(_canonical(body)):
+        if sealed["sha256"] != content_digest(_canonical(body)):
             raise DamagedCheckpoint(f"{stem}.json: its digest is not that of its content")
-        if body["arrays"] != _digest(content):
+        if body["arrays"] != content_digest(content):
             raise DamagedCheckpoint(
                 f"{stem}.safetensors: its digest is not the one in {stem.name}.json"
             )
@@ -122,5 +122,6 @@ def _canonical(body: Any) -> bytes:
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _digest(content: bytes) -> str:
+def content_digest(content: bytes) -> str:
+    """Return the digest of a file."""
     return hashlib.sha256(content).hexdigest()

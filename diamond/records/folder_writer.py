@@ -1,6 +1,5 @@
 """Crash-safe, resumable writer of a run folder."""
 
-import hashlib
 import json
 import time
 from pathlib import Path
@@ -73,7 +72,7 @@ class Writer:
     def begin(self, manifest: dict[str, Any], config: str, clear: bool = True) -> None:
         """Start the run; if `clear` is true, remove everything of an earlier attempt."""
         checkpoint.replace_file(self.path / "config.toml", config.encode(), durable=False)
-        self.update_manifest(**manifest, config=content_digest(config.encode()))
+        self.update_manifest(**manifest, config=checkpoint.content_digest(config.encode()))
         if not clear:
             return
         self.metrics.path.write_bytes(b"")
@@ -141,7 +140,7 @@ class Writer:
         config = self.path / "config.toml"
         digests = {"chain": self._chains[-1][1]}
         if config.exists():
-            digests["config"] = content_digest(config.read_bytes())
+            digests["config"] = checkpoint.content_digest(config.read_bytes())
         checkpoint.save(
             self.checkpoints,
             round,
@@ -160,7 +159,7 @@ class Writer:
         earlier_configs = [*manifest.get("extended", []), manifest.get("config")]
         checkpoint.replace_file(self.path / "config.toml", config.encode())
         changes = {
-            "config": content_digest(config.encode()),
+            "config": checkpoint.content_digest(config.encode()),
             "extended": earlier_configs,
             "rounds": rounds,
         }
@@ -200,7 +199,7 @@ class Writer:
     def _check_config(self, notes: dict[str, Any]) -> None:
         """Refuse to resume with a config.toml other than the checkpoint's or its extension."""
         config = self.path / "config.toml"
-        digest = content_digest(config.read_bytes()) if config.exists() else None
+        digest = checkpoint.content_digest(config.read_bytes()) if config.exists() else None
         manifest, _ = read_manifest(self.path / "manifest.json")
         earlier = manifest.get("extended", []) if manifest.get("config") == digest else []
         if notes.get("config", digest) not in (digest, *earlier):
@@ -222,11 +221,6 @@ class Writer:
         )
         self._chains = [(round, chain_digest(remaining))]
         return remaining
-
-
-def content_digest(content: bytes) -> str:
-    """Return the digest of a file."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def _unrecoverable_message(path: Path, messages: list[str]) -> str:

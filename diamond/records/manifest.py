@@ -5,7 +5,7 @@ import hashlib
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -16,8 +16,10 @@ from ..network import Network
 from ..network.mixing_weights import RULES
 from ..problem import Problem
 from ..problem.agent_rows import MOST_LABELS, LabelCounts
-from .run_data import RunData
 from .solution import summarize_solution
+
+if TYPE_CHECKING:
+    from .run import Run
 
 FORMAT = 1
 
@@ -66,17 +68,7 @@ def initial_manifest(
             "options": origin.options,
         },
         "resolved": {},
-        "network": {
-            "name": network.title,
-            "agents": network.agents,
-            "edges": [list(edge) for edge in network.edges],
-            "lam": network.lam,
-            "mixing": network.mixing,
-        }
-        | _edge_weights(network)
-        | _describe_kind(network)
-        | _describe_places_and_links(network)
-        | _agent_names(problem, network),
+        "network": _describe_network(network, problem.agent_names or ()),
         "problem": _describe_problem(origin, problem, seed),
         "seed": seed,
         "rounds": rounds,
@@ -86,17 +78,19 @@ def initial_manifest(
     }
 
 
-def _edge_weights(network: Network) -> dict[str, Any]:
-    """Return the weights of the edges, unless a rule defines them."""
-    if network.mixing in (*RULES, "even", "mixed") or network.sequence:
-        return {}
-    senders, receivers = zip(*network.edges)
-    return {"weights": np.asarray(network.weights[receivers, senders]).ravel().tolist()}
-
-
-def _describe_kind(network: Network) -> dict[str, Any]:
-    """Describe links that are one-way, change over time, or are imperfect."""
-    description: dict[str, Any] = {}
+def _describe_network(network: Network, agent_names: Sequence[str]) -> dict[str, Any]:
+    """Describe the graph, its weights unless a rule defines them, and what is special about it."""
+    description: dict[str, Any] = {
+        "name": network.title,
+        "agents": network.agents,
+        "edges": [list(edge) for edge in network.edges],
+        "lam": network.lam,
+        "mixing": network.mixing,
+    }
+    if network.mixing not in (*RULES, "even", "mixed") and not network.sequence:
+        senders, receivers = zip(*network.edges)
+        weights = np.asarray(network.weights[receivers, senders]).ravel()
+        description["weights"] = weights.tolist()
     if network.kind != "symmetric":
         description |= {"kind": network.kind, "period": len(network.phases)}
     if network.channels:
@@ -107,29 +101,17 @@ def _describe_kind(network: Network) -> dict[str, Any]:
         description |= {"mask_limit": network.mask_limit}
     if network.lies:
         description |= {"lies": [liar.name for liar in network.lies]}
-    return description
-
-
-def _describe_places_and_links(network: Network) -> dict[str, Any]:
-    """Return the positions of the agents and the properties of the links, if known."""
-    description: dict[str, Any] = {}
     positions = [position for _, position in network.graph.nodes(data="pos")]
     if all(
         isinstance(position, tuple | list | np.ndarray) and len(position) == 2
         for position in positions
     ):
         description["places"] = np.array(positions, float).tolist()
-    return (
-        description
-        if network.links is None
-        else description | {"links": network.links.to_options()}
-    )
-
-
-def _agent_names(problem: Problem, network: Network) -> dict[str, Any]:
-    """Return the names of the agents, if any."""
-    has_names = problem.agent_names and len(problem.agent_names) == network.agents
-    return {"sites": list(problem.agent_names or ())} if has_names else {}
+    if network.links is not None:
+        description["links"] = network.links.to_options()
+    if len(agent_names) == network.agents:
+        description["sites"] = list(agent_names)
+    return description
 
 
 def package_versions() -> dict[str, str]:
@@ -184,7 +166,7 @@ def tabulate_labels(label_counts: Sequence[LabelCounts]) -> list[list[int]] | No
 
 
 def final_fields(
-    run: RunData, status: str, message: str, wall_seconds: float, *, digest: str
+    run: "Run", status: str, message: str, wall_seconds: float, *, digest: str
 ) -> dict[str, Any]:
     """Return the fields that the manifest gains at the end of the run."""
     return {

@@ -19,17 +19,6 @@ MAX_LISTED = 16  # arrays of more numbers are described by a digest
 DIGITS = 9  # of the weights: other machines may round the last digits differently
 OPTIONAL = "optimizer"  # a field that descriptions written before do not have
 STEP_NAMES = {"x.step": "alpha", "y.step": "beta", "z.step": "delta"}
-# Fields of algorithms, and classes by their field, as descriptions written before name them.
-EARLIER_FIELDS = {
-    "plan": "update_order",
-    "solves": "lower_levels",
-    "links": "hessian_batches",
-    "move": "communication",
-}
-EARLIER_CLASSES = {
-    ("", "Loop"): "ComposedAlgorithm",
-    ("hypergradient", "Implicit"): "ImplicitHypergradient",
-}
 Description = dict[str, str]  # text by key, such as {"class": "ComposedAlgorithm", "alpha": "0.05"}
 
 
@@ -85,24 +74,13 @@ def check_same(saved: Mapping[str, Any], network: Network, algorithm: Algorithm)
         names = [description["network"]["name"] for description in (saved, current)]
         detail = ", not ".join(names) if names[0] != names[1] else "; ".join(changed)
         differences.append(f"another network ({detail})")
-    if changed := _list_changes(_with_current_names(saved["algorithm"]), current["algorithm"]):
+    if changed := _list_changes(saved["algorithm"], current["algorithm"]):
         differences.append(f"another method or other constants ({'; '.join(changed)})")
     if differences:
         raise ValueError(
             f"resume: the run has {' and '.join(differences)}; give the inputs that it was made "
             f"with, or leave out resume to start at round 0"
         )
-
-
-def _with_current_names(algorithm: Mapping[str, str]) -> Description:
-    """Return the description of an algorithm with earlier names replaced by the current ones."""
-    renamed = {}
-    for key, text in algorithm.items():
-        *fields, last = (EARLIER_FIELDS.get(name, name) for name in key.split("."))
-        if last == "class":
-            text = EARLIER_CLASSES.get((fields[-1] if fields else "", text), text)
-        renamed[".".join([*fields, last])] = text
-    return renamed
 
 
 def flatten(node: Any, key: str = "") -> Description:

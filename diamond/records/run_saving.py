@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,15 +11,17 @@ from . import best_point, checkpoint
 from .digest_chain import chain_digest
 from .folder_writer import Writer
 from .manifest import RunOrigin, final_fields, initial_manifest
-from .run_data import RunData
 from .snapshot import snapshot_notes
 from .trajectory_digest import digest_trajectory
+
+if TYPE_CHECKING:
+    from .run import Run
 
 PYTHON = "python"  # name of the problem in the manifest of a run made in Python
 
 
 def save_run(
-    run: RunData, path: Path, manifest: dict[str, Any], wall_seconds: float | None = None
+    run: "Run", path: Path, manifest: dict[str, Any], wall_seconds: float | None = None
 ) -> Path:
     """Write `run` into the folder `path`, with its initial manifest."""
     with Writer(path) as writer:
@@ -48,7 +50,7 @@ def save_run(
 
 
 def make_manifest(
-    run: RunData, name: str, label: str = "", experiment: str = PYTHON
+    run: "Run", name: str, label: str = "", experiment: str = PYTHON
 ) -> dict[str, Any]:
     """Return the manifest of a run made in Python, under that name."""
     if run.problem is None:
@@ -85,7 +87,7 @@ def stop_to_json(stop: Mapping[str, float | str]) -> dict[str, float | str]:
     return {name: v if isinstance(v, str) else float(v) for name, v in stop.items()}
 
 
-def history_lines(run: RunData) -> list[dict[str, Any]]:
+def history_lines(run: "Run") -> list[dict[str, Any]]:
     """Return the evaluations in the form of metrics.jsonl."""
     return [
         {name: np.asarray(values)[i].item() for name, values in run.history.items()}

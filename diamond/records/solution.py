@@ -1,6 +1,6 @@
 """Short form of a run's solution: x, if it is small or its entries have names."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -9,22 +9,24 @@ from ..core.pytrees import Tree, named_leaves
 from ..problem import Problem
 from .predictor import Predictor
 from .result_table import name_entry
-from .run_data import RunData
+
+if TYPE_CHECKING:
+    from .run import Run
 
 MAX_UNNAMED = 24  # at most this many numbers are shown without names
 MAX_NAMED = 2000  # at most this many numbers are stored in a manifest
 
 
-def summarize_solution(run: RunData) -> dict[str, Any]:
+def summarize_solution(run: "Run") -> dict[str, Any]:
     """Return x, the mean over the agents, and the best round."""
-    names = run.problem.names if run.problem else None
+    names, best = run.problem.names if run.problem else None, run.best
     mean = jax.tree.map(lambda a: np.asarray(a).mean(0), run.x)
     names_and_meaning = entry_names(run.problem) if run.problem else {}
     return (
         summarize_x(mean, names)
         | names_and_meaning
         | (summarize_coefficients(run.predictor, run.y) or summarize_y(run.y, run.problem))
-        | ({"best": _summarize_best(run)} if run.best else {})
+        | ({"best": {"round": best.round, "upper_loss": best.upper_loss}} if best else {})
         | ({"scores": run.cooperation.to_json()} if run.cooperation else {})
     )
 
@@ -70,8 +72,3 @@ def summarize_x(x: Tree, names: tuple[str, ...] | None) -> dict[str, Any]:
         summary["x"] = {name: leaf.tolist() for name, leaf in leaves.items()}
         summary |= {} if names is None else {"names": list(names)}
     return summary
-
-
-def _summarize_best(run: RunData) -> dict[str, Any]:
-    assert run.best is not None
-    return {"round": run.best.round, "upper_loss": run.best.upper_loss}

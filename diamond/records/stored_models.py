@@ -1,12 +1,19 @@
 """Models in a run folder, without the problem and its rows."""
 
-from typing import NamedTuple
+import csv
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..core.parsing import refuse_unreadable
 from ..core.pytrees import Tree
 from ..data import DataError
 from ..data.preparation import FILE as PREPARATION
-from ..data.preparation import read_preparation
+from ..data.preparation import Preparation, read_preparation
+from ..data.table_columns import as_texts
+from ..data.table_rows import DataTable
 from ..gallery.stored_predictions import stored_prediction
 from ..interface.round_interface import state_part
 from . import checkpoint
@@ -57,3 +64,19 @@ def stored_predictor(stored: StoredRun) -> Predictor | None:
         predict = stored_prediction(preparation.model, features, classes)
         agents = agent_columns(stored.manifest, stored.manifest["network"]["agents"])
     return predict and Predictor(predict, preparation, tuple(agents))
+
+
+def write_predictions(
+    path: Path, table: DataTable, preparation: Preparation, values: NDArray[Any]
+) -> None:
+    """Write one line per row: columns that are no features, the prediction, values of classes."""
+    features = {column.name for column in preparation.columns}
+    others = [name for name in table.header if name not in features]
+    classes = list(preparation.classes)
+    numbers = [[f"{value:.7g}" for value in part] for part in np.atleast_2d(values.T).tolist()]
+    chosen = [[classes[k] for k in values.argmax(1)]] if classes else []
+    columns = [*(as_texts(table.column(name)) for name in others), *chosen, *numbers]
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([*others, "prediction", *classes])
+        writer.writerows(zip(*columns))

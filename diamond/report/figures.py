@@ -46,9 +46,6 @@ def draw_convergence(
         out: Folder of the figures, convergence.png, .pdf, ...
         relative_to: Name of the curve that all curves are divided by.
         formats: "png", "pdf" or "svg".
-
-    Returns:
-        The paths of the files.
     """
     name = "convergence" if relative_to is None else "convergence-relative"
     paths = [Path(out) / f"{name}.{ending}" for ending in dict.fromkeys(formats)]

@@ -26,9 +26,6 @@ def build(folders: list[Path], out: Path) -> Path:
     Args:
         folders: Folders of runs or of comparisons.
         out: File to write.
-
-    Returns:
-        The path of the file.
     """
     return write_page(
         render_report(collect_report_data([Path(folder) for folder in folders])), Path(out)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..records.plot import make_figure
 from ..tuning.trial_cache import Trial, summarize_trial
 from . import paper_case
 from .paper_case import ExperimentScale, PaperCase
@@ -63,15 +64,14 @@ def run_figure(
     on_trial: Callable[[int], None],
 ) -> TrialsByLine:
     """Run the trials of every line, one per seed."""
-
-    def run_line(line: FigureLine) -> list[Trial]:
+    trials: TrialsByLine = {}
+    for line in figure_lines(figure):
         constants = load_constants(line.case, kind, line.method)
         settings = [(constants, seed) for seed in range(scale.seeds)]
-        return paper_case.run_trials(
+        trials[line] = paper_case.run_trials(
             line.case, scale, line.method, settings, cache_folder, folder, on_trial, line.frozen
         )
-
-    return {line: run_line(line) for line in figure_lines(figure)}
+    return trials
 
 
 def summarize_lines(trials_by_line: TrialsByLine) -> list[dict[str, Any]]:
@@ -135,15 +135,9 @@ def draw_costs(trials: TrialsByLine, paths: Sequence[Path]) -> None:
 def _draw_panels(
     columns: list[PanelColumn], measures: list[str], trials: TrialsByLine, paths: Sequence[Path]
 ) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     size = (3.4 * len(columns), 2.9 * len(measures))
-    figure, axes = plt.subplots(
-        len(measures), len(columns), figsize=size, layout="constrained", squeeze=False
-    )
+    figure = make_figure(figsize=size, layout="constrained")
+    axes = figure.subplots(len(measures), len(columns), squeeze=False)
     for i, column in enumerate(columns):
         for axis, key in zip(axes[:, i], measures):
             for colour, line in zip(PALETTE, column.lines):
@@ -161,7 +155,6 @@ def _draw_panels(
         axes[0][i].legend(fontsize=7)
     for path in paths:
         figure.savefig(path, dpi=130)
-    plt.close(figure)
 
 
 def _panel_title(figure: str, case: PaperCase) -> str:

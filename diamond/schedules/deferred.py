@@ -25,7 +25,6 @@ from ..problem import Objectives, Problem
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class PerAgent:
     """A per-agent number in the algorithm of all agents."""
 

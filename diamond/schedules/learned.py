@@ -5,14 +5,13 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..core import pytrees
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Learned:
     """Placeholder of a number that every round fills in: alpha, beta, lipschitz or floor."""
 

@@ -7,7 +7,7 @@ function object compiles again.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import jax
@@ -20,7 +20,6 @@ Schedule = Callable[[Number], Number]
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Constant:
     """The schedule c."""
 
@@ -31,7 +30,6 @@ class Constant:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Power:
     """The schedule c (omega + t)^-exponent."""
 
@@ -44,7 +42,6 @@ class Power:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Scaled:
     """The schedule c s_t."""
 
@@ -56,7 +53,6 @@ class Scaled:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Squared:
     """The schedule c s_{t-1}^2."""
 
@@ -68,7 +64,6 @@ class Squared:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class AtLeast:
     """The schedule max(c, s_t)."""
 
@@ -80,7 +75,6 @@ class AtLeast:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Delayed:
     """The schedule s_{t - rounds}, and s_0 before."""
 
@@ -92,7 +86,6 @@ class Delayed:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Ramp:
     """The schedule s_t min(1, (1 + t) / rounds)."""
 
@@ -104,7 +97,6 @@ class Ramp:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Custom:
     """The schedule of a user function."""
 

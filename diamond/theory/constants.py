@@ -124,8 +124,6 @@ def estimate(
     by gossip on the mean hypergradient and its spread, until a thousandth is left.
 
     Args:
-        problem: the problem.
-        network: the network.
         batch: rows in a mini-batch, for the sigmas.
         seed: seed of the samples and searches.
         x, y: the point; by default the problem's start.
@@ -134,9 +132,6 @@ def estimate(
         sampling: "blocks" or "rows", as in `diamond.simulate`.
         at: x and y of all agents, agents first, at which to measure the sigmas instead: at y = 0
             some problems have no noise.
-
-    Returns:
-        The constants.
     """
     if problem.agents != network.agents:
         raise ValueError(

@@ -43,9 +43,6 @@ def rate(
         epsilons: accuracies to reach.
         along: costs to report.
         since: see `averages`.
-
-    Returns:
-        The slope and the costs.
     """
     all_histories = histories(runs)
     if first is None:

@@ -49,6 +49,7 @@ class Tuning:
         """
         budget = [Rung(self.experiment.rounds, len(self.seeds))]
         run_trials = partial(self._run_trials, on_trial)
+        late_upper_loss = lambda trial: summarize_trial(trial)["upper_loss"]
         with use_precision(self.experiment):
             return {
                 label: tune(settings, run_trials, self.seeds, budget, late_upper_loss)
@@ -127,11 +128,6 @@ def plan_tuning(path: Path, changes: list[str], out: Path, seeds: int) -> Tuning
     _check_equal_counts(settings, len(algorithms) > 1, str(path))
     folder = out / f"{experiment.name}-tune"
     return Tuning(raw, path, experiment, problem, trial_seeds, settings, folder)
-
-
-def late_upper_loss(trial: Trial) -> float:
-    """Return the mean upper loss over the last fifth of a trial's evaluations."""
-    return summarize_trial(trial)["upper_loss"]
 
 
 def diverged_trials(result: Result[TableSetting]) -> dict[str, int]:

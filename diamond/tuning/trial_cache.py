@@ -20,6 +20,7 @@ from ..metrics.evaluations import Every
 from ..metrics.measures import Measure
 from ..network import Network
 from ..problem import Problem
+from ..records.checkpoint import replace_file
 
 Trial = dict[str, Any]
 TRIALS_PER_WRITE = {"cpu": 1}  # trials between two writes; an accelerator takes all at once
@@ -84,7 +85,7 @@ def cached_trials(
                 "wall": wall_seconds,
                 "history": {k: np.asarray(v).tolist() for k, v in outcome.history.items()},
             }
-            _write_file(paths[i], trial)
+            replace_file(paths[i], json.dumps(trial).encode(), durable=False)
         on_trial(len(group))
     return [json.loads(path.read_text()) for path in paths]
 
@@ -111,10 +112,3 @@ def _cache_key(cache_description: dict[str, Any]) -> str:
     }
     description |= {"precision": default_dtype().name}
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:24]
-
-
-def _write_file(path: Path, content: Trial) -> None:
-    """Write a file atomically."""
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps(content))
-    draft.replace(path)

@@ -99,21 +99,6 @@ def test_the_matrix_has_nan_for_pairs_without_runs(pairs):
     np.testing.assert_array_equal(costs, [[20, 20, 40], [30, NAN, INF], [30, 10, INF]])
 
 
-def test_profiles_count_cases_within_a_factor_of_the_best():
-    costs = np.array([[1, 2, INF], [8, 4, 4], [INF, INF, INF], [3, NAN, 1]])
-    profiles = statistics.performance_profiles(costs, [1, 2, 3, 1e9])
-    np.testing.assert_allclose(
-        profiles, [[1 / 4, 2 / 4, 3 / 4, 3 / 4], [1 / 3, 2 / 3, 2 / 3, 2 / 3], [2 / 4] * 4]
-    )
-
-
-def test_profiles_know_a_best_that_costs_nothing():
-    costs = np.array([[0.0, 5.0, 0.0, INF, NAN]])
-    np.testing.assert_array_equal(
-        statistics.performance_profiles(costs, [1, 1e9]), [[1, 1], [0, 0], [1, 1], [0, 0], [0, 0]]
-    )
-
-
 def test_ranks_are_shared_by_equals_and_averaged_over_cases():
     costs = np.array([[1, 2, 3, 4], [5, 5, 9, INF], [INF, 1, INF, INF], [NAN, 1, 2, 3]])
     average, difference = statistics.average_ranks(costs)

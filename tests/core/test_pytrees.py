@@ -1,6 +1,6 @@
 """Dataclasses as pytrees: as JAX registers them, and never one for another."""
 
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field
 from typing import Any
 
 import jax
@@ -38,6 +38,18 @@ def test_they_are_flattened_as_jax_does_it():
     ]
     assert jax.tree.map(lambda a: a + 1, one) == ours({"b": 2.0, "a": (3.0,)}, "z")
     assert jax.tree.structure(one) != jax.tree.structure(ours(one.x, "y"))
+
+
+def test_a_class_becomes_a_frozen_dataclass():
+    @pytrees.pytree
+    class Point:
+        x: Any
+        kind: str = field(default="a", metadata={"static": True})
+
+    point = jax.tree.map(lambda a: a + 1, Point(1.0))
+    assert point == Point(2.0) and jax.tree.leaves(point) == [2.0]
+    with pytest.raises(FrozenInstanceError):
+        point.x = 3.0
 
 
 @pytest.mark.wide

@@ -20,7 +20,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from diamond import data
-from diamond.data import cifar, download, fetch, idx_files, standard_datasets, svmlight_files
+from diamond.data import cifar, download, fetch, standard_datasets, svmlight_files
 from diamond.data.dataset import DataError
 from diamond.data.download import DataFile
 
@@ -147,7 +147,7 @@ def test_idx_reads_back(tmp_path):
     images = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     labels = np.array([9, 0], np.uint8)
     paths = idx_file(tmp_path / "images.gz", images), idx_file(tmp_path / "labels.gz", labels)
-    found = idx_files.read_images_and_labels(*paths, 10)
+    found = standard_datasets.read_images_and_labels(*paths, 10)
     assert np.array_equal(found[0], images) and np.array_equal(found[1], labels)
 
 
@@ -168,18 +168,18 @@ def test_idx_refuses(tmp_path, damage, cause):
     path = idx_file(tmp_path / "labels.gz", np.array([1, 2], np.uint8))
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DataError, match=cause) as refusal:
-        idx_files.read_idx(path, 1)
+        standard_datasets.read_idx(path, 1)
     assert "labels.gz" in str(refusal.value)
 
 
 def test_idx_refuses_pairs(tmp_path):
     images = idx_file(tmp_path / "images.gz", np.zeros((2, 3, 3), np.uint8))
     with pytest.raises(DataError, match=r"2 images .* 3 labels"):
-        idx_files.read_images_and_labels(
+        standard_datasets.read_images_and_labels(
             images, idx_file(tmp_path / "three.gz", np.zeros(3, np.uint8)), 10
         )
     with pytest.raises(DataError, match="row 2: label 10"):
-        idx_files.read_images_and_labels(
+        standard_datasets.read_images_and_labels(
             images, idx_file(tmp_path / "ten.gz", np.array([0, 10], np.uint8)), 10
         )
 

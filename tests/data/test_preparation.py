@@ -101,7 +101,8 @@ def test_levels_are_united_over_the_sites_with_a_note():
     assert declared.names[1:4] == ("sex=M", "sex=F", "sex=X") and len(declared.notes) == 3
     assert "seen: days since 1970, not scaled" in declared.notes[-1]
     assert len(partitioned(scale={"seen": [19800.0, 30.0]}).notes) == 3
-    columns = Columns("ill", levels=(("sex", ("F", "M")), ("stage", ("1", "2"))), missing="keep")
+    levels = ("sex", ("F", "M")), ("stage", ("1", "2"))
+    columns = Columns("ill", levels=levels, missing_values="keep")
     with pytest.raises(DataError) as refused:
         load_dataset({"north": "north.csv", "south": "south.csv"}, None, columns)
     message = str(refused.value)

@@ -21,10 +21,10 @@ from ridge_streams import (
 )
 
 import diamond
+from diamond.metrics.agent_statistics import AgentStatistics
 from diamond.metrics.exact_measures import _measure
 from diamond.metrics.lower_solution import AgentOracle, MeanOracle
 from diamond.metrics.standard_errors import (
-    AgentOperations,
     DifferentialCoefficients,
     MeasuredPoints,
     _agent_variances,
@@ -176,12 +176,10 @@ def test_at_a_common_solution_the_error_is_that_of_every_agent():
         y = solution(x, *zip(train, weights))
         everywhere = lambda a: jnp.tile(a, (m, 1))
         points = MeasuredPoints(everywhere(x), everywhere(y), x, y, y, x, lambda a: a)
-        agents = AgentOperations(jax.vmap, lambda a: a.sum(0), m, MeanOracle(mean, 12))
+        inputs = problem, points, AgentStatistics(m, m), MeanOracle(mean, 12)
         along = lambda d: lambda *weights: d @ solution(x, *zip(train, weights))
         variances = [spread(jax.grad(along(d), (0, 1))(*weights)) for d in _directions(1, x)]
-        return _lower_error(problem, points, agents), jnp.sqrt(3.0) * m * sum(variances) / len(
-            variances
-        )
+        return _lower_error(*inputs), jnp.sqrt(3.0) * m * sum(variances) / len(variances)
 
     with without_optimizations():
         result, expected = both(sampled(ridge(train, train, "common").objectives(1)))

@@ -508,7 +508,8 @@ def saved_checkpoint(federation, random):
         document = change_document(json.loads(path.read_bytes()), random)
         if isinstance(document, dict) and "body" in document and random.random() < 0.5:
             body = json.loads(json.dumps(document["body"], default=str))
-            document = {"body": body, "sha256": checkpoint._digest(checkpoint._canonical(body))}
+            digest = checkpoint.content_digest(checkpoint._canonical(body))
+            document = {"body": body, "sha256": digest}
         path.write_bytes(dump_document(document, random))
     else:
         path.write_bytes(change_bytes(path.read_bytes(), random))

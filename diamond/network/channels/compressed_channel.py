@@ -1,7 +1,7 @@
 """Compressed messages, with a memory that corrects the compression error."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import jax
@@ -15,7 +15,6 @@ Feedback = Literal["difference", "error", "none"]
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Compressed(Channel):
     """Channel with codec Q; s is the message, shat the message as received.
 

@@ -5,7 +5,7 @@ inverts that; both only move bits, so a simulation skips them.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import jax
@@ -49,7 +49,6 @@ class ScaledNumbers(NamedTuple):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Rounded(Codec):
     """float16 or bfloat16; float16, whose range is small, in units of the largest number."""
 
@@ -73,7 +72,6 @@ class Sparse(NamedTuple):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class SparseCodec(Codec):
     """A `share` of the numbers, or `terms` numbers."""
 
@@ -90,7 +88,6 @@ class SparseCodec(Codec):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Top(SparseCodec):
     """The numbers of largest magnitude, each with its index."""
 
@@ -106,7 +103,6 @@ class Top(SparseCodec):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Random(SparseCodec):
     """Numbers at random indices; both ends derive the indices from the key."""
 
@@ -130,7 +126,6 @@ class Levels(NamedTuple):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Quantized(Codec):
     """`bits` bits per number: a level from -L to L, L = 2^(bits - 1) - 1, rounded at random.
 
@@ -176,7 +171,6 @@ class Quantized(Codec):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Sign(Codec):
     """The sign of each number, one bit, and the mean magnitude."""
 
@@ -202,7 +196,6 @@ class Factors(NamedTuple):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class LowRank(Codec):
     """A matrix as a product of two matrices of `rank` columns (Vogels et al., 2019).
 

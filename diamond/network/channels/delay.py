@@ -1,7 +1,7 @@
 """Channel that delays messages."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import jax
@@ -13,7 +13,6 @@ from diamond.network.channels.channel import Channel
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Delay(Channel):
     """Channel with c_i = gamma sum_j M_ij (s_j - s_i) of `rounds` exchanges ago.
 

@@ -1,7 +1,7 @@
 """Channel that loses messages."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import jax
@@ -16,7 +16,6 @@ LossKnowledge = Literal["both", "receiver"]
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Drops(Channel):
     """Channel that loses a message with probability `loss`, in bursts of mean length `burst`.
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import jax
@@ -15,7 +15,6 @@ Knowledge = Literal["both", "receiver", "none"]
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Fading(Channel):
     """Channel that multiplies by h, new in every exchange, symmetric, of mean power 1.
 

@@ -1,7 +1,7 @@
 """Receiver noise, on every link or on a sum computed over the air."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import jax
@@ -12,7 +12,6 @@ from diamond.network.channels.channel import Channel, ReceivedWeights
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Noise(Channel):
     """Additive Gaussian noise at the receiver.
 

@@ -7,7 +7,6 @@ Every agent gets these bits, however many devices or sites compute them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +18,6 @@ from diamond.network.communication_network import Network
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class MeanTree:
     """The additions of a mean; `edges` is (m - 1, 2): child and parent of each addition."""
 

@@ -4,7 +4,7 @@ averages   c_i = sum_j R_ij (s_j - s_i)              rows of R sum to 1
 totals     c_i = sum_j C_ij s_j - (sum_j C_ji) s_i   given and received totals balance
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +23,6 @@ from .mixing_interface import Mixing
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class LinkWeights:
     """Weights of all links of every agent for each round, without its own weight.
 
@@ -69,7 +68,6 @@ class LinkSum(NamedTuple):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class LinkMixer(Mixing):
     """Mixer that changes averages by R and totals by C; `sent_totals` is C^T.
 

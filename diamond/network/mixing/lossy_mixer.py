@@ -1,7 +1,7 @@
 """Mixing through channels: sender hooks, links, receiver hooks."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import jax
@@ -32,7 +32,6 @@ class ChannelStates(_Fields):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class LossyMixer(Mixing):
     """Mixer that applies the channels in order and damps the change by gamma."""
 

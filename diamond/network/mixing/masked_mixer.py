@@ -5,7 +5,7 @@ so that a simulation needs none and has the bits of the sites.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +24,6 @@ CHECKED = 256  # numbers of an array by which masks that do not cancel are found
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class MaskedMixer(Mixing):
     """Mixer of a network with masked sums.
 

@@ -1,6 +1,5 @@
 """Mixing inside a compiled program: sum_j M_ij (leaf[j] - leaf[i]) for every leaf."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -32,7 +31,6 @@ def prefers_dense(agents: int, entries: int) -> bool:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Bucket:
     """Agents with similar numbers of neighbours: the neighbours and weights, slot by slot.
 
@@ -63,7 +61,6 @@ class Bucket:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class Mixer(Mixing):
     """The mixing matrix as a pytree of arrays, for use in compiled functions.
 

@@ -1,7 +1,6 @@
 """Interface of mixers: what the network makes of the messages of all agents, or of its members."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -41,7 +40,6 @@ class Mixing:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class MemberMixer(Mixing):
     """Mixer of the members; `identities` are their numbers among all agents, which draws use."""
 

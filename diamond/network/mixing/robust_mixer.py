@@ -18,7 +18,7 @@ its own. A number that is not finite is never used.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import jax
@@ -149,7 +149,6 @@ def _unrolled_ranks(values: Any, weights: jax.Array) -> tuple[list[Any], Any]:
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class RobustMixer(Mixing):
     """Mixer of a network with robust mixing, with liars, or with both.
 

@@ -1,6 +1,6 @@
 """Mixing with agents sharded over several devices: only messages travel between devices."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 import jax
@@ -25,7 +25,6 @@ Pairs = tuple[tuple[int, int], ...]  # (sender, receiver), each part at most onc
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class ShardedMixer(Mixing):
     """The mixing matrix, for use inside `jax.shard_map` over the axis "agents".
 
@@ -80,7 +79,6 @@ class ShardedMixer(Mixing):
 
 
 @pytrees.pytree
-@dataclass(frozen=True)
 class ShardedLinkMixer(Mixing):
     """Sharded mixer over one-way or changing links, like `link_mixer`.
 

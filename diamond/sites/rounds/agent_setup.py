@@ -18,7 +18,7 @@ from ...network.membership_epochs import Epoch
 from ...network.mixing.exact_mean import mean_place
 from ...network.mixing.masked_mixer import masked_receiver
 from ...network.mixing.robust_mixer import robust_receiver
-from ...privacy.private_runs import privacy_of, with_simulated_secret
+from ...privacy.private_runs import with_simulated_secret
 from ...problem import Problem
 from ...schedules.deferred import replace_deferred, specialize
 from ..transport.wire_format import Layout, layout_of
@@ -56,7 +56,7 @@ class AgentSetup:
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
         algorithm = with_simulated_secret(algorithm, number)
         used = {"changing members": epoch is not None, "missing='continue'": missing == "continue"}
-        used |= {"privacy": privacy_of(algorithm) is not None}
+        used |= {"privacy": algorithm.privacy is not None}
         for row, _ in find_exclusions(used | {"exact means": True}, "sites")[:1]:
             algorithm = algorithm.without_exact_means(row.reason)
         specialized = specialize(algorithm, problem, network)
