@@ -212,6 +212,8 @@ def _simulate(
                 measure=experiment.measure,
                 on_stage=lambda message: listener.stage(job.name, message),
             )
+            if run.snapshot is not None:  # the last evaluation of a run that ends by itself
+                writer.save_checkpoint(run.snapshot)
             return run, "finished", run.message, run.rounds
         except Diverged as error:
             return error.run, "diverged", str(error), error.rounds_made
