@@ -1,0 +1,150 @@
+"""Pages as notebooks: their code is executed, and its outputs are shown below it.
+
+A page is Markdown. Blocks of `python` and `shell` are cells; a block whose first line is the comment
+`# NAME.py` or `# NAME.toml` is written to that file. Blocks of `text` say what the tests expect, and
+give way to what was printed. Executed notebooks are cached in build/notebooks/ by the text of the
+page and of the package.
+
+    python docs/notebooks.py docs/tutorials/PAGE.md    executes a page, and writes PAGE.ipynb here
+"""
+
+import base64
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+ROOT = Path(__file__).parents[1]
+CACHE = ROOT / "build" / "notebooks"
+SECONDS = 600
+BLOCK = re.compile(r"^```(python|shell|toml|text)\n(.*?)^```\n", re.S | re.M)
+FILE = re.compile(r"# (\w+\.(?:py|toml))\n")
+LINK = re.compile(r"\]\(((?!https?:|#)[^)\s]+?)\.md(#[^)]*)?\)")
+SITE = "https://github.com/diamond-bilevel/diamond/blob/main/docs/tutorials/"
+# Commands print as into a file; a cell shows one line of progress, which is no result.
+SETTINGS = {"NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb", "JAX_PLATFORMS": "cpu"}
+
+
+class Rendered(NamedTuple):
+    """A page with the outputs of its code, and the pictures that it shows, by name."""
+
+    markdown: str
+    pictures: dict[str, bytes]
+
+
+def notebook(markdown: str) -> Any:
+    """Return the notebook of a page, without outputs."""
+    cells, end = [], 0
+    for block in BLOCK.finditer(markdown):
+        _add_prose(cells, markdown[end : block.start()])
+        end = block.end()
+        kind, text = block.groups()
+        if kind == "shell":
+            text = "".join(f"!{line}\n" for line in text.splitlines())
+        elif file := FILE.match(text):
+            text = f"%%writefile {file[1]}\n{text}"
+        if kind != "text":
+            cells.append(new_code_cell(text.rstrip(), metadata={"kind": kind}))
+    _add_prose(cells, markdown[end:])
+    for number, cell in enumerate(cells):
+        cell["id"] = str(number)
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return new_notebook(cells=cells, metadata={"kernelspec": kernel})
+
+
+def _add_prose(cells: list[Any], text: str) -> None:
+    if text.strip():
+        cells.append(new_markdown_cell(text.strip()))
+
+
+def executed(markdown: str) -> Any:
+    """Return the notebook of a page with its outputs, from the cache if nothing has changed."""
+    path = CACHE / f"{_digest(markdown)}.ipynb"
+    if not path.exists():
+        made = _execute(notebook(markdown))
+        CACHE.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{os.getpid()}")
+        nbformat.write(made, unfinished)
+        unfinished.replace(path)
+    return nbformat.read(path, as_version=4)
+
+
+def _digest(markdown: str) -> str:
+    sources = sorted((ROOT / "diamond").rglob("*.py"))
+    parts = [markdown.encode(), *(path.read_bytes() for path in [Path(__file__), *sources])]
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+
+def _execute(made: Any) -> Any:
+    from nbclient import NotebookClient
+
+    paths = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        client = NotebookClient(made, timeout=SECONDS, resources={"metadata": {"path": folder}})
+        client.execute(env=os.environ | SETTINGS | paths)
+    for cell in made.cells:
+        cell.metadata.pop("execution", None)  # the times of this build
+        if cell.cell_type == "code":
+            cell.outputs = [shown for shown in map(_shown, cell.outputs) if shown]
+    return made
+
+
+def _shown(output: Any) -> Any:
+    """Return an output that readers want: no progress, no note that a file was written."""
+    if output.get("name") == "stderr" or str(output.get("text", "")).startswith("Writing "):
+        return None
+    is_progress = output.output_type == "display_data" and "image/png" not in output.data
+    return None if is_progress else output
+
+
+def rendered(made: Any, name: str) -> Rendered:
+    """Return the page of an executed notebook; pictures lie in the folder `name`."""
+    parts, pictures = [], {}
+    for cell in made.cells:
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+            continue
+        text = re.sub(r"^%%writefile .*\n", "", cell.source)
+        kind = cell.metadata["kind"]
+        parts.append(f"```{kind}\n{re.sub('^!', '', text, flags=re.M)}\n```")
+        for output in cell.outputs:
+            data = output.get("data", {})
+            if "image/png" in data:
+                file = f"{name}/{len(pictures) + 1}.png"
+                pictures[file] = base64.b64decode(data["image/png"])
+                parts.append(f"![Picture drawn by the code above]({file}){{ .output }}")
+            elif "text/html" in data:
+                html = "".join(line.strip() for line in data["text/html"].splitlines())
+                parts.append(f'<div class="output">{html}</div>')
+            elif text := (output.get("text") or data.get("text/plain", "")).strip("\n"):
+                parts.append(f"```{{ .text .output }}\n{text}\n```")
+    return Rendered("\n\n".join(parts) + "\n", pictures)
+
+
+def download(made: Any) -> str:
+    """Return a notebook as a file; links to other pages lead to the web."""
+    copied = nbformat.from_dict(made)
+    for cell in copied.cells:
+        if cell.cell_type == "markdown":
+            cell.source = LINK.sub(lambda link: f"]({SITE}{link[1]}.md{link[2] or ''})", cell.source)
+    return nbformat.writes(copied) + "\n"
+
+
+def main() -> None:
+    """Execute the pages that the command names."""
+    for page in map(Path, sys.argv[1:]):
+        made = executed(page.read_text())
+        Path(page.stem + ".ipynb").write_text(download(made))
+
+
+if __name__ == "__main__":
+    main()
