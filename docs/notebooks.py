@@ -1,9 +1,9 @@
 """Pages as notebooks: their code is executed, and its outputs are shown below it.
 
-A page is Markdown. Blocks of `python` and `shell` are cells; a block whose first line is the comment
-`# NAME.py` or `# NAME.toml` is written to that file. Blocks of `text` say what the tests expect, and
-give way to what was printed. Executed notebooks are cached in build/notebooks/ by the text of the
-page and of the package.
+A page is Markdown. Blocks of `python` and `shell` are cells; a block whose first line is the
+comment `# NAME.py` or `# NAME.toml` is written to that file. Blocks of `text` say what the tests
+expect, and give way to what was printed. Executed notebooks are cached in build/notebooks/ by the
+text of the page and of the package.
 
     python docs/notebooks.py docs/tutorials/PAGE.md    executes a page, and writes PAGE.ipynb here
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import nbformat
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / "build" / "notebooks"
@@ -26,7 +26,7 @@ SECONDS = 600
 BLOCK = re.compile(r"^```(python|shell|toml|text)\n(.*?)^```\n", re.S | re.M)
 FILE = re.compile(r"# (\w+\.(?:py|toml))\n")
 LINK = re.compile(r"\]\(((?!https?:|#)[^)\s]+?)\.md(#[^)]*)?\)")
-SITE = "https://github.com/diamond-bilevel/diamond/blob/main/docs/tutorials/"
+SITE = "https://github.com/diamond-bilevel/diamond/blob/main/docs/tutorials/"  # of the sources
 # Commands print as into a file; a cell shows one line of progress, which is no result.
 SETTINGS = {"NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb", "JAX_PLATFORMS": "cpu"}
 
@@ -46,7 +46,7 @@ def notebook(markdown: str) -> Any:
         end = block.end()
         kind, text = block.groups()
         if kind == "shell":
-            text = "".join(f"!{line}\n" for line in text.splitlines())
+            text = f"%%bash\n{text}"
         elif file := FILE.match(text):
             text = f"%%writefile {file[1]}\n{text}"
         if kind != "text":
@@ -94,16 +94,14 @@ def _execute(made: Any) -> Any:
     for cell in made.cells:
         cell.metadata.pop("execution", None)  # the times of this build
         if cell.cell_type == "code":
-            cell.outputs = [shown for shown in map(_shown, cell.outputs) if shown]
+            printed = "".join(out.text for out in cell.outputs if out.get("name") == "stdout")
+            rich = [
+                out for out in cell.outputs if {"image/png", "text/html"} & {*out.get("data", {})}
+            ]
+            is_note = printed.startswith("Writing ")  # of %%writefile
+            text = [new_output("stream", name="stdout", text=printed)] if printed else []
+            cell.outputs = rich if is_note else text + rich
     return made
-
-
-def _shown(output: Any) -> Any:
-    """Return an output that readers want: no progress, no note that a file was written."""
-    if output.get("name") == "stderr" or str(output.get("text", "")).startswith("Writing "):
-        return None
-    is_progress = output.output_type == "display_data" and "image/png" not in output.data
-    return None if is_progress else output
 
 
 def rendered(made: Any, name: str) -> Rendered:
@@ -113,9 +111,8 @@ def rendered(made: Any, name: str) -> Rendered:
         if cell.cell_type == "markdown":
             parts.append(cell.source)
             continue
-        text = re.sub(r"^%%writefile .*\n", "", cell.source)
-        kind = cell.metadata["kind"]
-        parts.append(f"```{kind}\n{re.sub('^!', '', text, flags=re.M)}\n```")
+        source = re.sub(r"^%%(writefile|bash).*\n", "", cell.source)
+        parts.append(f"```{cell.metadata['kind']}\n{source}\n```")
         for output in cell.outputs:
             data = output.get("data", {})
             if "image/png" in data:
@@ -125,7 +122,7 @@ def rendered(made: Any, name: str) -> Rendered:
             elif "text/html" in data:
                 html = "".join(line.strip() for line in data["text/html"].splitlines())
                 parts.append(f'<div class="output">{html}</div>')
-            elif text := (output.get("text") or data.get("text/plain", "")).strip("\n"):
+            elif text := output.text.strip("\n"):
                 parts.append(f"```{{ .text .output }}\n{text}\n```")
     return Rendered("\n\n".join(parts) + "\n", pictures)
 
@@ -135,7 +132,9 @@ def download(made: Any) -> str:
     copied = nbformat.from_dict(made)
     for cell in copied.cells:
         if cell.cell_type == "markdown":
-            cell.source = LINK.sub(lambda link: f"]({SITE}{link[1]}.md{link[2] or ''})", cell.source)
+            cell.source = LINK.sub(
+                lambda link: f"]({SITE}{link[1]}.md{link[2] or ''})", cell.source
+            )
     return nbformat.writes(copied) + "\n"
 
 

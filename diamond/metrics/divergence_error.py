@@ -25,6 +25,15 @@ class Diverged(RuntimeError):
     """Error of a run that diverged; `run` has its history, best point and last finite state.
 
     `rounds_made` counts the round that diverged.
+
+    Example:
+        >>> problem = diamond.gallery.quadratic(agents=4, upper=3, lower=3, rows=20)
+        >>> try:
+        ...     method = diamond.dsgd(alpha=1e9, beta=0.1, batch=4)
+        ...     diamond.simulate(problem, diamond.network.ring(4), method, rounds=20)
+        ... except diamond.Diverged as error:
+        ...     print(error.run.status)
+        diverged
     """
 
     def __init__(

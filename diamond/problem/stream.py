@@ -81,6 +81,11 @@ def stream(
 
     Returns:
         A `Stream`.
+
+    Example:
+        >>> rows = diamond.stream(lambda key, agent: {"a": jax.random.normal(key, (3,))}, agents=4)
+        >>> len(rows)
+        4
     """
     count = as_int("agents", agents, 1)
     if large is not None:
