@@ -27,10 +27,9 @@ class Diverged(RuntimeError):
     `rounds_made` counts the round that diverged.
 
     Example:
-        >>> problem = diamond.gallery.quadratic(agents=4, upper=3, lower=3, rows=20)
+        >>> problem = diamond.gallery.quadratic(agents=4, lower_level="none")
         >>> try:
-        ...     method = diamond.dsgd(alpha=1e9, beta=0.1, batch=4)
-        ...     diamond.simulate(problem, diamond.network.ring(4), method, rounds=20)
+        ...     diamond.simulate(problem, diamond.network.ring(4), diamond.dsgd(alpha=1e9), 20)
         ... except diamond.Diverged as error:
         ...     print(error.run.status)
         diverged
