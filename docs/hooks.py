@@ -13,6 +13,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -247,8 +248,20 @@ def method_example(name: str) -> str:
 def members(module: str, level: str = "2") -> str:
     """Return the API entries of the public names of a module, with headings of a level."""
     made = __import__(module, fromlist=["_"])
-    names = public_names(module)
-    return "\n".join(_entry(f"{module}.{name}", getattr(made, name), level) for name in names)
+    parts = []
+    for name in public_names(module):
+        parts.append(_entry(f"{module}.{name}", getattr(made, name), level))
+        if example := examples().get(f"{module}.{name}"):
+            parts.append(f"```pycon\n{example}\n```\n")
+    return "\n".join(parts)
+
+
+@cache
+def examples() -> dict[str, str]:
+    """Return the examples of docs/reference/api/examples.txt, by the function they call first."""
+    text = (REFERENCE / "api" / "examples.txt").read_text()
+    blocks = [block.strip() for block in text.split("\n\n") if "(" in block and ">>> " in block]
+    return {re.search(r"(diamond[\w.]+)\(", block)[1]: block for block in blocks}
 
 
 def _entry(name: str, value: Any, level: str = "2") -> str:

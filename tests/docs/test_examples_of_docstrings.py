@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from fast_compilation import without_optimizations
+from pages import DOCS
 
 import diamond
 from diamond import catalogue
@@ -15,6 +16,12 @@ from diamond import catalogue
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 METHODS = sorted({*catalogue.names()} - {catalogue.COMPOSED})
 NAMES = {name for name in diamond.__all__ if not inspect.ismodule(getattr(diamond, name))}
+NEEDS_A_PROBLEM = {  # and thus a block of a page
+    "diamond.hypergradient.check",
+    "diamond.hypergradient.lipschitz",
+    "diamond.implicit.hypergradient",
+    "diamond.tree.pytree",
+}
 EXAMPLES = sorted(NAMES - {*METHODS, "__version__"} | {"solve"})
 
 
@@ -40,6 +47,22 @@ def test_the_example_of_a_name_runs(name, tmp_path, monkeypatch, float32):
         pytest.importorskip("dp_accounting", reason="dp-accounting is not installed")
     with without_optimizations():
         assert run_example(getattr(diamond, name), names)
+
+
+@pytest.mark.quick
+def test_the_examples_of_parts_run(float32):
+    path = DOCS / "reference" / "api" / "examples.txt"
+    failed, tried = doctest.testfile(str(path), module_relative=False, optionflags=FLAGS)
+    assert not failed and tried > 70
+
+
+@pytest.mark.quick
+def test_every_graph_channel_schedule_and_estimator_has_an_example(hooks):
+    modules = ["network", "network.channels", "hypergradient", "implicit", "schedules", "prox"]
+    for module in [f"diamond.{name}" for name in [*modules, "tree", "data.partition"]]:
+        functions = [n for n in hooks.public_names(module) if n[0].islower()]
+        missing = {f"{module}.{name}" for name in functions} - {*hooks.examples()}
+        assert not missing - NEEDS_A_PROBLEM
 
 
 @pytest.mark.wide(keep=["dsgd"])
