@@ -5,7 +5,8 @@ it. Tables of the reference are committed too, up to a mark `<!-- end -->`:
 
     python docs/hooks.py    writes the generated tables into the pages of docs/reference
 
-Tutorials are executed (`notebooks.py`). mkdocs calls the functions `on_...`.
+Tutorials have a mark `<!-- notebook: NAME -->` and are executed (`notebooks.py`), unless the
+variable DIAMOND_TUTORIALS is "off". mkdocs calls `on_page_markdown` and `on_page_content`.
 """
 
 import html
@@ -28,38 +29,12 @@ REFERENCE = Path(__file__).parent / "reference"
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.S)
 
 
-def on_files(files: Any, config: Any) -> Any:
-    """Execute the tutorials, if the site says so; add their pictures, and notebooks to download."""
-    from mkdocs.structure.files import File
-
-    for page in [page for page in files.documentation_pages() if _is_notebook(page)]:
-        markdown = Path(page.abs_src_path).read_text()
-        is_executed = config.extra["execute"]
-        made = notebooks.executed(markdown) if is_executed else notebooks.notebook(markdown)
-        name = page.src_uri.removesuffix(".md")
-        shown = notebooks.rendered(made, name.rpartition("/")[2])
-        page.shown = shown.markdown
-        contents = {f"{name}.ipynb": notebooks.download(made)}
-        contents |= {f"tutorials/{picture}": data for picture, data in shown.pictures.items()}
-        for uri, content in contents.items():
-            files.append(File.generated(config, uri, content=content))
-    return files
-
-
-def _is_notebook(page: Any) -> bool:
-    return page.src_uri.startswith("tutorials/")
-
-
-def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
+def on_page_markdown(markdown: str, **_: Any) -> str:
     """Fill the generated parts of a page; show the outputs of a tutorial."""
-    if page is not None and _is_notebook(page.file):
-        title, _, text = page.file.shown.partition("\n")
-        file = Path(page.file.src_uri).with_suffix(".ipynb").name
-        return f"{title}\n\n[Download as a notebook]({file}){{ .download download }}\n\n{text}"
-    return filled(markdown)
+    return fill_marks(notebooks.shown(markdown))
 
 
-def filled(markdown: str, committed: bool = False) -> str:
+def fill_marks(markdown: str, committed: bool = False) -> str:
     """Fill the generated parts of a page; `committed` leaves the marks around them."""
 
     def fill(mark: re.Match[str]) -> str:
@@ -300,4 +275,4 @@ GENERATED: dict[str, Callable[..., str]] = {
 if __name__ == "__main__":
     for name in COMMITTED:
         page = REFERENCE / f"{name}.md"
-        page.write_text(filled(page.read_text(), committed=True))
+        page.write_text(fill_marks(page.read_text(), committed=True))

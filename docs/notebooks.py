@@ -2,7 +2,8 @@
 
 A page is Markdown. Blocks of `python` and `shell` are cells; a block whose first line is the
 comment `# NAME.py` or `# NAME.toml` is written to that file. Blocks of `text` say what the tests
-expect, and give way to what was printed. Executed notebooks are cached in build/notebooks/ by the
+expect, and give way to what was printed. Pictures, and the notebook to download, are part of the
+page, so any builder of sites can show it. Executed notebooks are cached in build/notebooks/ by the
 text of the page and of the package.
 
     python docs/notebooks.py docs/tutorials/PAGE.md    executes a page, and writes PAGE.ipynb here
@@ -15,7 +16,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -23,6 +24,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / "build" / "notebooks"
 SECONDS = 600
+MARK = re.compile(r"^<!-- notebook: (\w+) -->\n+", re.M)
 BLOCK = re.compile(r"^```(python|shell|toml|text)\n(.*?)^```\n", re.S | re.M)
 FILE = re.compile(r"# (\w+\.(?:py|toml))\n")
 LINK = re.compile(r"\]\(((?!https?:|#)[^)\s]+?)\.md(#[^)]*)?\)")
@@ -31,11 +33,16 @@ SITE = "https://github.com/diamond-bilevel/diamond/blob/main/docs/tutorials/"  #
 SETTINGS = {"NO_COLOR": "1", "COLUMNS": "100", "TERM": "dumb", "JAX_PLATFORMS": "cpu"}
 
 
-class Rendered(NamedTuple):
-    """A page with the outputs of its code, and the pictures that it shows, by name."""
-
-    markdown: str
-    pictures: dict[str, bytes]
+def shown(markdown: str) -> str:
+    """Return a page with the outputs of its code, if it has the mark of a notebook."""
+    mark = MARK.search(markdown)
+    if mark is None or os.environ.get("DIAMOND_TUTORIALS") == "off":
+        return markdown
+    made = executed(markdown[: mark.start()] + markdown[mark.end() :])
+    address = "data:application/x-ipynb+json;base64," + _base64(download(made).encode())
+    link = f'<a class="md-button" download="{mark[1]}.ipynb" href="{address}">Notebook</a>'
+    title, _, text = rendered(made).partition("\n")
+    return f"{title}\n\n<p>{link}</p>\n{text}"
 
 
 def notebook(markdown: str) -> Any:
@@ -104,9 +111,9 @@ def _execute(made: Any) -> Any:
     return made
 
 
-def rendered(made: Any, name: str) -> Rendered:
-    """Return the page of an executed notebook; pictures lie in the folder `name`."""
-    parts, pictures = [], {}
+def rendered(made: Any) -> str:
+    """Return the page of an executed notebook."""
+    parts = []
     for cell in made.cells:
         if cell.cell_type == "markdown":
             parts.append(cell.source)
@@ -116,15 +123,19 @@ def rendered(made: Any, name: str) -> Rendered:
         for output in cell.outputs:
             data = output.get("data", {})
             if "image/png" in data:
-                file = f"{name}/{len(pictures) + 1}.png"
-                pictures[file] = base64.b64decode(data["image/png"])
-                parts.append(f"![Picture drawn by the code above]({file}){{ .output }}")
+                address = "data:image/png;base64," + "".join(data["image/png"].split())
+                alt = "Picture drawn by the code above"
+                parts.append(f'<p><img class="output" alt="{alt}" src="{address}"></p>')
             elif "text/html" in data:
                 html = "".join(line.strip() for line in data["text/html"].splitlines())
                 parts.append(f'<div class="output">{html}</div>')
             elif text := output.text.strip("\n"):
                 parts.append(f"```{{ .text .output }}\n{text}\n```")
-    return Rendered("\n\n".join(parts) + "\n", pictures)
+    return "\n\n".join(parts) + "\n"
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def download(made: Any) -> str:
@@ -141,7 +152,7 @@ def download(made: Any) -> str:
 def main() -> None:
     """Execute the pages that the command names."""
     for page in map(Path, sys.argv[1:]):
-        made = executed(page.read_text())
+        made = executed(MARK.sub("", page.read_text()))
         Path(page.stem + ".ipynb").write_text(download(made))
 
 
