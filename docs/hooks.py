@@ -1,24 +1,48 @@
-"""Build-time parts of the documentation: generated reference pages, and formulas as MathML.
+"""Build-time parts of the site: generated reference pages, notebooks, formulas as MathML.
 
 A page contains a mark such as `<!-- generated: command_line -->`; the function of that name fills
-it. mkdocs calls `on_page_markdown` and `on_page_content`.
+it. Tables of the reference are committed too, up to a mark `<!-- end -->`:
+
+    python docs/hooks.py    writes the generated tables into the pages of docs/reference
+
+Tutorials have a mark `<!-- notebook: NAME -->` and are executed (`notebooks.py`), unless the
+variable DIAMOND_TUTORIALS is "off". mkdocs calls `on_page_markdown` and `on_page_content`.
 """
 
 import html
 import inspect
 import re
+import sys
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from latex2mathml.converter import convert
 
-MARK = re.compile(r"^<!-- generated: (\w+)((?: [\w.]+)*) -->$", re.M)
+sys.path.append(str(Path(__file__).parent))
+import notebooks
+
+MARK = re.compile(r"^<!-- generated: (\w+)((?: [\w.]+)*) -->$(?:.*?^<!-- end -->$)?", re.M | re.S)
+COMMITTED = ["command_line", "combinations", "experiment_file", "methods"]
+REFERENCE = Path(__file__).parent / "reference"
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.S)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Fill the generated parts of a page."""
-    return MARK.sub(lambda mark: GENERATED[mark[1]](*mark[2].split()), markdown)
+    """Fill the generated parts of a page; show the outputs of a tutorial."""
+    return fill_marks(notebooks.shown(markdown))
+
+
+def fill_marks(markdown: str, committed: bool = False) -> str:
+    """Fill the generated parts of a page; `committed` leaves the marks around them."""
+
+    def fill(mark: re.Match[str]) -> str:
+        text = GENERATED[mark[1]](*mark[2].split())
+        start = mark[0].splitlines()[0]
+        return f"{start}\n{text.strip()}\n<!-- end -->" if committed else text
+
+    return MARK.sub(fill, markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -172,20 +196,47 @@ def exclusions(kind: str) -> str:
 
 
 def every_method() -> str:
-    """Return the API entry of every function that makes a method."""
+    """Return the API entry of every function that makes a method, with an example."""
     from diamond import catalogue
     from diamond.catalogue.registry import package_methods
 
     own = package_methods()
     names = [name for name in catalogue.names() if name in own and name != catalogue.COMPOSED]
-    return "\n".join(_entry(f"diamond.{name}", catalogue.maker(name)) for name in names)
+    entry = lambda name: _entry(f"diamond.{name}", catalogue.maker(name))
+    return "\n".join(f"{entry(name)}\n```python\n{method_example(name)}```\n" for name in names)
+
+
+def method_example(name: str) -> str:
+    """Return code that runs a method on a problem with a lower level that it is for."""
+    from diamond import catalogue
+
+    level = catalogue.maker(name)().lower_levels[0]
+    kind = "" if level == "personal" else f', lower_level="{level}"'
+    method = "algorithms.solve.solve" if name == "solve" else name
+    return (
+        f"problem = diamond.gallery.quadratic(agents=4, upper=3, lower=3, rows=20{kind})\n"
+        f"method = diamond.{method}(batch=4)\n"
+        f"run = diamond.simulate(problem, diamond.network.ring(4), method, rounds=100)\n"
+    )
 
 
 def members(module: str, level: str = "2") -> str:
     """Return the API entries of the public names of a module, with headings of a level."""
     made = __import__(module, fromlist=["_"])
-    names = public_names(module)
-    return "\n".join(_entry(f"{module}.{name}", getattr(made, name), level) for name in names)
+    parts = []
+    for name in public_names(module):
+        parts.append(_entry(f"{module}.{name}", getattr(made, name), level))
+        if example := examples().get(f"{module}.{name}"):
+            parts.append(f"```pycon\n{example}\n```\n")
+    return "\n".join(parts)
+
+
+@cache
+def examples() -> dict[str, str]:
+    """Return the examples of docs/reference/api/examples.txt, by the function they call first."""
+    text = (REFERENCE / "api" / "examples.txt").read_text()
+    blocks = [block.strip() for block in text.split("\n\n") if "(" in block and ">>> " in block]
+    return {re.search(r"(diamond[\w.]+)\(", block)[1]: block for block in blocks}
 
 
 def _entry(name: str, value: Any, level: str = "2") -> str:
@@ -219,3 +270,9 @@ GENERATED: dict[str, Callable[..., str]] = {
     "members": members,
     "methods": methods,
 }
+
+
+if __name__ == "__main__":
+    for name in COMMITTED:
+        page = REFERENCE / f"{name}.md"
+        page.write_text(fill_marks(page.read_text(), committed=True))

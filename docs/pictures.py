@@ -1,5 +1,10 @@
-"""Draw the picture of the home page: `python docs/pictures.py` writes docs/home.svg."""
+"""Draw the pictures of the home page: `python docs/pictures.py` writes home.svg and report.png.
 
+The report is photographed in Chromium, by playwright.
+"""
+
+import shutil
+import tempfile
 from pathlib import Path
 
 import matplotlib
@@ -36,25 +41,59 @@ def draw_network(axes, network):
     axes.axis("off")
 
 
-def draw_runs(axes, network):
-    """Draw the metric of four methods with the same step sizes and draws."""
+def compare(network):
+    """Compare four methods with the same step sizes and draws."""
     problem = diamond.gallery.quadratic(agents=network.agents, upper=5, lower=5, rows=64, seed=1)
     chain = diamond.hypergradient.neumann(20)
-    for label, (make, numbers, color) in METHODS.items():
-        method = make(**numbers, batch=8, hypergradient=chain)
-        run = diamond.simulate(problem, network, method, rounds=3000, every=60, progress=False)
+    methods = {
+        label: make(**numbers, batch=8, hypergradient=chain)
+        for label, (make, numbers, _) in METHODS.items()
+    }
+    return diamond.compare(problem, network, methods, rounds=3000, every=60, progress=False)
+
+
+def draw_runs(axes, comparison):
+    """Draw the metric of the methods along the rounds."""
+    for (label, _), run in comparison.runs.items():
+        color = METHODS[label][2]
         axes.semilogy(run.history["round"], run.history["metric"], color=color, label=label)
     axes.set(xlabel="round", title="stationarity + consensus + lower error")
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def photograph_report(comparison, path):
+    """Write a picture of the report of a comparison, as a browser shows it."""
+    from PIL import Image
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        runs = comparison.save(Path(folder) / "four methods")
+        page_file = diamond.report.build([runs], Path(folder) / "report.html")
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        page = browser.new_page(viewport={"width": 1100, "height": 820})
+        page.goto(page_file.as_uri())
+        page.locator("#curves-chart .main-svg").first.wait_for()
+        page.locator("#measure").select_option("metric")
+        page.locator("#curves-chart").evaluate(
+            "chart => window.scrollTo(0, chart.getBoundingClientRect().top - 190)"
+        )
+        page.wait_for_timeout(500)  # the chart is drawn when it comes into view
+        page.screenshot(path=path)
+        browser.close()
+    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
+
+
 def main():
-    """Write the picture."""
+    """Write the pictures."""
     network = diamond.network.erdos_renyi(9, p=0.3, seed=0)
+    comparison = compare(network)
+    photograph_report(comparison, Path(__file__).with_name("report.png"))
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), width_ratios=(2, 3))
     draw_network(left, network)
-    draw_runs(right, network)
+    draw_runs(right, comparison)
     figure.tight_layout()
     figure.savefig(Path(__file__).with_name("home.svg"), metadata={"Date": None})
 

@@ -62,6 +62,11 @@ def compose(
 
     Returns:
         The method.
+
+    Example:
+        >>> own = diamond.compose(directions="implicit", estimator="momentum", x="ed", y="local")
+        >>> isinstance(own, diamond.interface.Method)
+        True
     """
     has_no_lower_level = directions == "gradient"
     z = y if z is None else z

@@ -156,6 +156,10 @@ def problem_from_files(kind: str, **options: Any) -> Problem:
 
     Raises:
         BadExperiment: Options or files cannot be used; the message lists all mistakes.
+
+    Example:
+        >>> diamond.problem_from_files("hyperparameter", dataset="digits", agents=5).counts("train")
+        array([144, 144, 144, 144, 144])
     """
     table = {"kind": kind, **{name: _plain(value) for name, value in options.items()}}
     component = report_mistakes(kind, lambda: read_problem(table, Path.cwd()))

@@ -125,6 +125,11 @@ def simulate(
     Raises:
         diamond.Diverged: the run diverged and may not roll back.
         diamond.hardware.device_memory.TooLarge: the run does not fit the memory.
+
+    Example:
+        >>> problem = diamond.gallery.quadratic(agents=4, upper=3, lower=3, rows=20)
+        >>> diamond.simulate(problem, diamond.network.ring(4), diamond.dsgd(batch=4), rounds=2)
+        <Run: 2 rounds of 4 agents, ...>
     """
     check_arguments(problem, network, algorithm, rounds, every=every, sampling=sampling)
     every = default_every(rounds) if every is None else every

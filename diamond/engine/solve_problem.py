@@ -81,8 +81,9 @@ def solve(
         ValueError: several agents without a network.
 
     Example:
-        >>> run = diamond.solve(problem, diamond.network.ring(problem.agents))
-        >>> run.x[0], run.message
+        >>> problem = diamond.gallery.quadratic(agents=4, upper=3, lower=3, rows=20)
+        >>> diamond.solve(problem, diamond.network.ring(4)).message
+        'converged: ...'
     """
     own_options = {"problem", "network", "algorithm", "rounds", "seed", "stop"}
     known = [name for name in signature(simulate).parameters if name not in own_options]

@@ -69,6 +69,12 @@ def compare(
 
     Raises:
         Exception: The error of the first run, if all runs fail.
+
+    Example:
+        >>> problem = diamond.gallery.quadratic(agents=4, upper=3, lower=3, rows=20)
+        >>> methods = {"D-SGD": diamond.dsgd(batch=4), "GT-SGD": diamond.gt_sgd(batch=4)}
+        >>> len(diamond.compare(problem, diamond.network.ring(4), methods, rounds=2, seeds=2).runs)
+        4
     """
     by_label = dict(algorithms) if isinstance(algorithms, Mapping) else _build_by_name(algorithms)
     if not by_label:

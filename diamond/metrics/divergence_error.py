@@ -25,6 +25,14 @@ class Diverged(RuntimeError):
     """Error of a run that diverged; `run` has its history, best point and last finite state.
 
     `rounds_made` counts the round that diverged.
+
+    Example:
+        >>> problem = diamond.gallery.quadratic(agents=4, lower_level="none")
+        >>> try:
+        ...     diamond.simulate(problem, diamond.network.ring(4), diamond.dsgd(alpha=1e9), 20)
+        ... except diamond.Diverged as error:
+        ...     print(error.run.status)
+        diverged
     """
 
     def __init__(

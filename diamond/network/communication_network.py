@@ -37,6 +37,11 @@ class Network:
     links, rows of `weights` sum to 1 (for averages) and columns of `shares` (for totals); arc (j,
     i) of the graph says that i hears j. A changing network uses its `sequence` in turn, one per
     round; its graph has the links of all rounds, and its weights are means.
+
+    Example:
+        >>> network = diamond.network.ring(4)
+        >>> network.agents, len(network.edges)
+        (4, 4)
     """
 
     graph: nx.Graph

@@ -80,6 +80,14 @@ class Problem:
             activations of one chunk only.
         predict: predict(x, y, rows) returns the predictions of an agent's model for rows, which may
             have no labels: one number per row, or one per row and class.
+
+    Example:
+        >>> loss = lambda x, y, rows: jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
+        >>> penalized = lambda x, y, rows: loss(x, y, rows) + jnp.exp(x) * jnp.sum(y**2)
+        >>> start = lambda key: (jnp.zeros(()), jnp.zeros(3))
+        >>> rows = [{"a": np.eye(3), "b": np.ones(3)}, {"a": np.eye(3), "b": np.zeros(3)}]
+        >>> diamond.Problem(loss, penalized, start, train=rows, valid=rows).agents
+        2
     """
 
     def __init__(

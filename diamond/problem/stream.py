@@ -78,6 +78,14 @@ def stream(
             as all rows.
         large: number of fresh rows for methods that ask for all rows; None rejects such methods.
         seed: seed of the evaluation sample.
+
+    Returns:
+        A `Stream`.
+
+    Example:
+        >>> rows = diamond.stream(lambda key, agent: {"a": jax.random.normal(key, (3,))}, agents=4)
+        >>> len(rows)
+        4
     """
     count = as_int("agents", agents, 1)
     if large is not None:

@@ -60,6 +60,13 @@ class Run:
         inputs: Plain description of the network and the algorithm, which `resume` compares.
         cooperation: Scores beside those of learning alone, by `diamond.compare_alone`; or None.
         stored_predictor: Predictor of the run folder that the run was loaded from.
+
+    Example:
+        >>> problem = diamond.gallery.quadratic(agents=4, upper=3, lower=3, rows=20)
+        >>> network = diamond.network.ring(4)
+        >>> run = diamond.simulate(problem, network, diamond.dsgd(batch=4), rounds=2)
+        >>> run.x.shape, run.history["round"].tolist()
+        ((4, 3), [0, 1, 2])
     """
 
     last_x: Tree

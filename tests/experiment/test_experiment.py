@@ -394,3 +394,12 @@ def test_a_run_that_diverges_keeps_what_it_had(tmp_path):
         assert 1 <= len(lines) < 101 and lines[0]["round"] == 0
         plan_resume(path).execute(watch := RecordingListener())
     assert watch.messages == ["diverged"]  # it is over
+
+
+@pytest.mark.wide
+def test_a_run_that_ends_by_itself_is_saved_and_can_be_read(tmp_path):
+    solving = tiny(algorithm={"name": "solve", "batch": 2}, rounds=400)
+    with without_optimizations():
+        manifest = run_experiment(solving, tmp_path / "a")
+        run = diamond.load(tmp_path / "a")
+    assert manifest["status"] == "finished" and 0 < run.rounds < 400

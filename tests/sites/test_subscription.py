@@ -124,3 +124,17 @@ def test_a_subscriber_that_does_not_read_is_dropped_and_takes_no_memory():
         assert not publisher.send(b"m")
 
     run_simulated(push())
+
+
+@pytest.mark.quick
+def test_a_notebook_whose_own_loop_runs_can_rehearse():
+    """The simulated hour passes at once, in another loop than the one that waits."""
+
+    async def clock():
+        await asyncio.sleep(3600.0)
+        return asyncio.get_running_loop().time()
+
+    async def notebook():
+        return run_simulated(clock())
+
+    assert asyncio.run(notebook()) == run_simulated(clock()) == 3600.0

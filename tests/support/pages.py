@@ -18,10 +18,11 @@ DOCS = ROOT / "docs"
 RESULTS = DOCS / "results"  # records of measurements: their commands exist, but are not run
 GUIDES = [page for page in sorted(DOCS.rglob("*.md")) if not page.is_relative_to(RESULTS)]
 PAGES = [ROOT / "README.md", *GUIDES]
+GENERATED = re.compile(r"^<!-- generated: .*?^<!-- end -->$", re.S | re.M)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```|^(    diamond .*?)$", re.S | re.M)
 ENV = {"NO_COLOR": "1", "COLUMNS": "150", "TERM": "dumb"}
 RUN = ("python", "shell", "toml", "text")
-SHOWN = ("ini", "dockerfile")  # for machines of another kind
+SHOWN = ("ini", "dockerfile", "py")  # for machines of another kind; code of other packages
 LONG = (
     "advise",
     "bench",
@@ -39,9 +40,14 @@ APART = (
 )  # need other machines: tested elsewhere
 
 
+def written(page):
+    """The text of a page without its generated parts."""
+    return GENERATED.sub("", page.read_text())
+
+
 def blocks(page):
     """(kind, text) of every block; a command in an indented one is a block of its own."""
-    for kind, text, command in BLOCK.findall(page.read_text()):
+    for kind, text, command in BLOCK.findall(written(page)):
         yield kind or "shell", text or command
 
 

@@ -60,7 +60,7 @@ def with_optimizers(
         ImportError: a text was given, and optax is not installed.
 
     Example:
-        >>> diamond.with_optimizers(diamond.f2sa(), y=optax.adamw(1e-3), z=optax.adamw(1e-3))
+        >>> adam = diamond.with_optimizers(diamond.f2sa(), y="adamw(1e-3)", z="adamw(1e-3)")
     """
     if not isinstance(algorithm, ComposedAlgorithm):
         raise ValueError(

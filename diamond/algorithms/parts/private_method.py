@@ -57,7 +57,7 @@ def private(
         ImportError: dp-accounting is not installed.
 
     Example:
-        >>> diamond.private(diamond.dsgd(alpha=0.5), epsilon=4, rounds=200, clip=1.0)
+        >>> private = diamond.private(diamond.dsgd(alpha=0.5), epsilon=4, rounds=200, clip=1.0)
     """
     if not isinstance(algorithm, ComposedAlgorithm):
         name = type(algorithm).__name__

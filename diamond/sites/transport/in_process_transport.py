@@ -7,6 +7,7 @@ with hours of waiting takes only its computing time, and is deterministic.
 import asyncio
 import selectors
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -145,6 +146,15 @@ class _SimulatedLoop(asyncio.SelectorEventLoop):
 
 
 def run_simulated(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on a simulated clock."""
-    with asyncio.Runner(loop_factory=_SimulatedLoop) as runner:
-        return runner.run(work)
+    """Run a coroutine to its end on a simulated clock, in a thread if a loop runs in this one."""
+
+    def run() -> T:
+        with asyncio.Runner(loop_factory=_SimulatedLoop) as runner:
+            return runner.run(work)
+
+    try:
+        asyncio.get_running_loop()  # that of a notebook
+    except RuntimeError:
+        return run()
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(run).result()

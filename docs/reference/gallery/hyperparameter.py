@@ -1,0 +1,9 @@
+"""Learn one penalty per pixel of handwritten digits for the classifiers of five sites."""
+
+import diamond
+
+problem = diamond.problem_from_files("hyperparameter", dataset="digits", agents=5)
+network = diamond.network.erdos_renyi(5, p=0.5, seed=0)
+run = diamond.solve(problem, network)
+print(run.summary())
+print(f"accuracy {run.history['accuracy'][-1]:.3f}")
