@@ -18,6 +18,8 @@ from . import torch as torch
 from . import tree as tree
 from ._version import __version__ as __version__
 from .algorithms.common_methods.adasdbo import adasdbo as adasdbo
+from .algorithms.common_methods.br_fedbi import br_fedbi as br_fedbi
+from .algorithms.common_methods.c2dfb import c2dfb as c2dfb
 from .algorithms.common_methods.d_soba import d_soba as d_soba
 from .algorithms.common_methods.diamond_common import diamond_common as diamond_common
 from .algorithms.common_methods.dsbo import dsbo as dsbo
@@ -26,8 +28,10 @@ from .algorithms.common_methods.fab import fab as fab
 from .algorithms.common_methods.gossip_dsbo import gossip_dsbo as gossip_dsbo
 from .algorithms.common_methods.ma_dsbo import ma_dsbo as ma_dsbo
 from .algorithms.common_methods.mdbo import mdbo as mdbo
+from .algorithms.common_methods.s3ldbo import s3ldbo as s3ldbo
 from .algorithms.common_methods.sldbo import sldbo as sldbo
 from .algorithms.common_methods.sparkle import sparkle as sparkle
+from .algorithms.common_methods.sun_dsbo import sun_dsbo as sun_dsbo
 from .algorithms.common_methods.vrdbo import vrdbo as vrdbo
 from .algorithms.compose import compose as compose
 from .algorithms.one_agent_methods.aid import aid as aid
@@ -35,13 +39,16 @@ from .algorithms.one_agent_methods.amigo import amigo as amigo
 from .algorithms.one_agent_methods.bome import bome as bome
 from .algorithms.one_agent_methods.bsa import bsa as bsa
 from .algorithms.one_agent_methods.f2sa import f2sa as f2sa
+from .algorithms.one_agent_methods.fsla import fsla as fsla
 from .algorithms.one_agent_methods.itd import itd as itd
 from .algorithms.one_agent_methods.ma_soba import ma_soba as ma_soba
 from .algorithms.one_agent_methods.meha import meha as meha
 from .algorithms.one_agent_methods.mrbo import mrbo as mrbo
+from .algorithms.one_agent_methods.pzobo import pzobo as pzobo
 from .algorithms.one_agent_methods.rsvrb import rsvrb as rsvrb
 from .algorithms.one_agent_methods.saba import saba as saba
 from .algorithms.one_agent_methods.soba import soba as soba
+from .algorithms.one_agent_methods.srba import srba as srba
 from .algorithms.one_agent_methods.stable import stable as stable
 from .algorithms.one_agent_methods.stocbio import stocbio as stocbio
 from .algorithms.one_agent_methods.sustain import sustain as sustain

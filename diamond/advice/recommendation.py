@@ -33,7 +33,7 @@ PILOT_ROUNDS = 100  # rounds of a pilot, from which costs are extrapolated
 GUARANTEED_RATES = dict.fromkeys(
     ("diamond", "m_sgd", "k_free", "diamond_common", "gt_storm"), 2 / 3
 )
-GUARANTEED_RATES |= dict.fromkeys(("interact", "svr_interact", "sldbo", "gt_sarah"), 1.0)
+GUARANTEED_RATES |= dict.fromkeys(("interact", "svr_interact", "sldbo", "s3ldbo", "gt_sarah"), 1.0)
 DEFAULT_RATE = 1 / 2  # rate of any other method
 CREDIBLE_FACTOR = 200  # costs are extrapolated to this multiple of the pilot's rounds
 PILOT_COUNT = 5  # number of the benchmark's best methods to try

@@ -8,7 +8,7 @@ from .parts import Variable
 from .parts.communication import local, tracking
 from .parts.directions import carried
 from .parts.gradient_estimators import Average
-from .parts.provenance import Provenance
+from .parts.provenance import EXACT, Provenance
 from .parts.solver import Solver, as_tolerance
 
 __all__ = ["solve"]
@@ -16,6 +16,7 @@ __all__ = ["solve"]
 PROVENANCE = Provenance(
     "The method behind `diamond.solve`",
     "of this project, described in docs/explanation/quasi_newton.md and step_sizes.md",
+    EXACT,
 )
 
 

@@ -55,9 +55,11 @@ class Suite:
 PERSONAL = "diamond gt_sgd dsgd m_sgd interact svr_interact k_free lopa prometheus extra"
 PERSONAL += " exact_diffusion f2sa solve"
 COMMON = "diamond_common sparkle d_soba ma_dsbo dsbo gossip_dsbo mdbo vrdbo dsgda_gt fab adasdbo"
-COMMON += " sldbo solve"
-ONE_AGENT = "diamond aid amigo bsa f2sa itd k_free ma_soba mrbo rsvrb saba soba stable stocbio"
-ONE_AGENT += " sustain ttsa vrbo solve"
+COMMON += " sldbo s3ldbo sun_dsbo c2dfb solve"
+ONE_AGENT = (
+    "diamond aid amigo bsa f2sa fsla itd k_free ma_soba mrbo pzobo rsvrb saba soba srba stable"
+)
+ONE_AGENT += " stocbio sustain ttsa vrbo solve"
 LINKS = "diamond gt_sgd dsgd m_sgd k_free push_diging sgp solve"
 PAPER = "diamond gt_sgd dsgd m_sgd"
 SUITES: dict[str, Suite] = {

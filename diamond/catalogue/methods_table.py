@@ -26,7 +26,8 @@ class MethodRow(NamedTuple):
     convexity: str  # of the lower level that it needs: "strong", "any" or "-" without one
     calls: str  # oracle calls per round: mini-batch gradients of f and g, products
     reference: str
-    rule: str  # where it comes from, and how it was checked
+    source: str  # of the rule
+    check: str  # what the tests show of it
 
 
 RULE_NAMES = {"PushTracking": "push tracking"}
@@ -52,7 +53,6 @@ def describe_method(name: str, level: str | None = None) -> MethodRow:
     make = maker(name)
     method = make()
     provenance = provenance_of(make)
-    title, rule = provenance.reference, provenance.rule
     solves = ", ".join(method.lower_levels)
     convexity = "strong" if method.needs_strong_convexity else "any"
     if (level or method.lower_levels[0]) == "none":
@@ -66,7 +66,7 @@ def describe_method(name: str, level: str | None = None) -> MethodRow:
         about = method.about if is_own else "; ".join(["its own"] * 6)
         *vectors_per_stage, calls = about.split("; ")
         return MethodRow._make(
-            (name, solves, *vectors_per_stage, networks, convexity, calls, title, rule)
+            (name, solves, *vectors_per_stage, networks, convexity, calls, *provenance)
         )
     kind = lambda part: RULE_NAMES.get(type(part).__name__, type(part).__name__.lower())
     moves = {n: kind(v.communication) for n, v in method.variables.items()}
@@ -96,8 +96,7 @@ def describe_method(name: str, level: str | None = None) -> MethodRow:
         networks,
         convexity,
         _oracle_calls(method),
-        title,
-        rule,
+        *provenance,
     )
 
 

@@ -10,6 +10,7 @@ from .hessian_free import hessian_free
 from .neumann import neumann, neumann_sum
 from .unrolled import unrolled
 from .warm_start import warm_start
+from .zeroth_order import zeroth_order
 
 __all__ = [
     "Hypergradient",
@@ -25,4 +26,5 @@ __all__ = [
     "neumann_sum",
     "unrolled",
     "warm_start",
+    "zeroth_order",
 ]

@@ -29,11 +29,7 @@ class Unrolled(Hypergradient):
         self, problem: Objectives, points: Sequence[PointXY], sample: Sample
     ) -> tuple[list[Tree], Cost]:
         def value(x: Tree, y: Tree) -> jax.Array:
-            def descend(y: Tree, where: jax.Array | None) -> tuple[Tree, None]:
-                return pytrees.axpy(-self.rate, jax.grad(problem.g, 1)(x, y, where), y), None
-
-            y, _ = jax.lax.scan(descend, y, sample.chain, length=self.steps)
-            return problem.f(x, y, sample.upper)
+            return problem.f(x, descend(problem, x, y, sample, self.rate, self.steps), sample.upper)
 
         # Each step costs one gradient forward, and one product with g_yy and one with g_xy
         # backward.
@@ -46,6 +42,17 @@ class Unrolled(Hypergradient):
             jvps=steps * rows,
         )
         return [jax.grad(value)(x, y) for x, y in points], spent
+
+
+def descend(
+    problem: Objectives, x: Tree, y: Tree, sample: Sample, rate: Number, steps: int
+) -> Tree:
+    """Return y after gradient steps on g(x, .), each on its own rows."""
+
+    def step(y: Tree, where: jax.Array | None) -> tuple[Tree, None]:
+        return pytrees.axpy(-rate, jax.grad(problem.g, 1)(x, y, where), y), None
+
+    return jax.lax.scan(step, y, sample.chain, length=steps)[0]
 
 
 def unrolled(steps: int = 10, rate: Number = 0.1) -> Unrolled:

@@ -19,11 +19,14 @@ from diamond import hypergradient as hg
 from diamond.algorithms.parts import ComposedAlgorithm
 from diamond.algorithms.parts.communication_rules import Gossip, Push
 from diamond.algorithms.parts.directions import Implicit, Penalty
+from diamond.algorithms.parts.provenance import ALIKE, EXACT, PENALIZED
 from diamond.algorithms.parts.value_function import Barrier, Moreau
+from diamond.catalogue.methods_table import provenance_of
 from diamond.catalogue.registry import package_methods
 from diamond.core.sampling import key
 from diamond.engine.round_program import initial_progress, run_round
 from diamond.engine.simulate import check_arguments
+from diamond.hypergradient.zeroth_order import ZerothOrder
 from diamond.network.mixing.mixer import mixer
 from diamond.schedules.deferred import ResolutionContext, resolve
 
@@ -35,7 +38,8 @@ OWN = {"stable", "rsvrb", "vrbo", "gossip_dsbo"}  # not made of parts; x is aver
 def made(name, **options):
     """The method with all its numbers given."""
     special = {"inner": 40} if name == "itd" else {}  # its bias is (1 - beta mu)^inner
-    special |= {"duet": {"mu": 0.0}, "meha": {"gamma": 1.0}}.get(name, {})
+    envelope = {"gamma": 1.0}
+    special |= {"duet": {"mu": 0.0}, "meha": envelope, "sun_dsbo": envelope}.get(name, {})
     special |= {"steps": "learned"} if name == "solve" else {}  # the others end by themselves
     return build(name, **{"hypergradient": hg.exact(), "batch": 2} | GIVEN | special | options)
 
@@ -51,6 +55,8 @@ def kind(name):
         return "elsewhere"  # each agent's own inverse
     if isinstance(method.directions, Barrier):
         return "barrier"
+    if isinstance(method.hypergradient, ZerothOrder):
+        return "random"
     if isinstance(method.directions, Penalty | Moreau):
         return "lam"
     return "steps" if isinstance(method.x.communication, Gossip | Push) else "exact"
@@ -106,6 +112,15 @@ def test_averaged_only_its_bias_halves_with_the_steps(name):
     assert ratio == pytest.approx(3 if name == "gossip_dsbo" else 2, rel=0.1)
 
 
+def test_the_table_of_methods_says_what_the_tests_of_this_file_show():
+    expected = {"exact": EXACT, "steps": ALIKE, "lam": PENALIZED}
+    checks = {name: provenance_of(METHODS[name]).check for name in METHODS}
+    own = {name: check for name, check in checks.items() if check not in expected.values()}
+    assert {*own} == {"itd", *(name for name in METHODS if kind(name) not in expected)}
+    for name in METHODS.keys() - own.keys():
+        assert checks[name] == expected[kind(name)], name
+
+
 @pytest.mark.wide
 def test_the_bias_of_differentiating_through_steps_shrinks_with_their_number():
     one = diamond.network.complete(1)
@@ -116,7 +131,7 @@ def test_the_bias_of_differentiating_through_steps_shrinks_with_their_number():
 @pytest.mark.wide
 @pytest.mark.parametrize("name", [name for name in METHODS if kind(name) == "lam"])
 def test_the_bias_of_a_penalty_halves_as_lam_doubles(name):
-    weight = "c" if name == "meha" else "lam"
+    weight = "c" if isinstance(made(name).directions, Moreau) else "lam"
     large, small = (error(name, NETWORKS["star"], {weight: lam}) for lam in (20.0, 40.0))
     assert 1e-3 < small < 0.1 and large / small == pytest.approx(2, rel=0.2)
 
@@ -156,11 +171,11 @@ def among_alike(name):
     return np.abs(x - q.minimizer()).max() / np.abs(q.minimizer()).max()
 
 
-ALONE = [name for name in METHODS if kind(name) == "steps" and level(name) == "personal"]
+UNTRACKED = [name for name in METHODS if kind(name) == "steps" and name != "itd"]
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("name", [name for name in ALONE if name != "itd"])
+@pytest.mark.parametrize("name", UNTRACKED)
 def test_among_agents_that_are_alike_nothing_is_left_of_that_bias(name):
     assert among_alike(name) < 1e-6
 

@@ -133,9 +133,11 @@ def test_open_steps_are_adaptive_only_where_the_lower_level_is_not_solved_for():
 
 
 @pytest.mark.wide
-def test_moreau_and_regularized_directions_have_their_fixed_point():
+@pytest.mark.parametrize("name", ["meha", "sun_dsbo"])
+def test_moreau_directions_have_their_fixed_point(name):
     """At finite weights the limit is that of a linear system, solved here in dense algebra."""
-    problem, (c, gamma) = quad(agents=1, noise=0.0), (7.0, 0.8)
+    maker, (c, gamma) = catalogue.maker(name), (7.0, 0.8)
+    problem = quad(agents=1, noise=0.0, lower_level=maker().lower_levels[0])
     one = jax.tree.map(lambda a: a[0], problem.objectives(2))
     f, g = (lambda x, y: one.f(x, y, None)), (lambda x, y: one.g(x, y, None))
     x0, y0 = problem.start(0)
@@ -153,7 +155,7 @@ def test_moreau_and_regularized_directions_have_their_fixed_point():
 
     zero = jnp.zeros(n + 2 * k)
     expected = jnp.linalg.solve(jax.jacobian(residual)(zero), -residual(zero))[:n]
-    method = diamond.meha(0.05, 0.2, 0.2, c=c, gamma=gamma, batch=2)
+    method = maker(0.05, 0.2, 0.2, c=c, gamma=gamma, batch=2)
     run = diamond.simulate(
         problem, diamond.network.complete(1), method, 4000, every=4000, progress=False
     )

@@ -12,7 +12,6 @@ pytestmark = pytest.mark.quick
 
 def test_every_method_says_where_it_is_from_and_how_far_it_was_checked():
     for row in catalogue.methods_table():
-        assert row.reference and row.rule, row.name
         assert all(row), row
     shown = catalogue.markdown()
     assert all(f"| {name} |" in shown for name in METHODS)

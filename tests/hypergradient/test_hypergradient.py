@@ -8,8 +8,10 @@ from helpers import ESTIMATORS, LOWER, agent_of, flat, logistic, quad, sample_of
 from jax.flatten_util import ravel_pytree
 
 import diamond.hypergradient as hg
+from diamond.core import threefry
 from diamond.core.sampling import Sample
 from diamond.hypergradient.diagnostics.lipschitz import SAFETY
+from diamond.hypergradient.zeroth_order import PURPOSE
 
 AGENT = 1
 ALL_ROWS = Sample(None, None, None, None, jnp.uint32(3))
@@ -260,6 +262,45 @@ def test_unrolled_is_the_gradient_of_the_written_out_steps(curved):
         step = jnp.zeros(3).at[j].set(1e-5)
         ahead, behind = value([x[0] + step, x[1]]), value([x[0] - step, x[1]])
         assert result[0][j] == pytest.approx(float(ahead - behind) / 2e-5, rel=1e-6)
+
+
+@pytest.mark.wide
+def test_zeroth_order_is_the_formula_with_its_directions(curved):
+    """y_N by written-out steps at x and at every x + mu w, for the w that the bits draw."""
+    problem, (x, y), objectives = curved
+    sample, spread, count = sample_of(problem, AGENT, 4, 2, t=1), 0.3, 3
+    flat_x, unflatten = ravel_pytree(x)
+
+    @jax.jit
+    def steps(x):
+        z = y
+        for s in range(4):
+            block = objectives.train.rows_at(sample.chain[s])
+            slope = jax.grad(problem.lower, 1)(x, z, block)
+            z = jax.tree.map(lambda a, b: a - 0.4 * b, z, slope)
+        return z
+
+    key = threefry.typed((jnp.uint32(sample.bits), jnp.uint32(PURPOSE)))
+    w = np.asarray(jax.random.normal(key, (count, flat_x.size)))
+    near, rows = steps(x), objectives.valid.rows_at(sample.upper)
+    f_x, f_y = map(line, jax.grad(problem.upper, (0, 1))(x, near, rows))
+    moved = np.stack([line(steps(unflatten(flat_x + spread * v))) - line(near) for v in w])
+    expected = f_x + (moved @ f_y / spread) @ w / count
+    estimator = hg.zeroth_order(4, 0.4, count, spread)
+    (result,) = evaluate(estimator, objectives, [(x, y)], sample)
+    np.testing.assert_allclose(line(result), expected, rtol=1e-10)
+
+
+def test_zeroth_order_is_in_the_mean_that_of_unrolling(q, point):
+    """On a quadratic y_N is linear in x, whatever the distance."""
+    objectives = agent_of(q.objectives(), AGENT)
+    means = [
+        evaluate(hg.zeroth_order(4, 0.4, 20000, spread), objectives, [point], ALL_ROWS)[0]
+        for spread in (0.1, 2.0)
+    ]
+    (expected,) = evaluate(ESTIMATORS["unrolled"], objectives, [point], ALL_ROWS)
+    np.testing.assert_allclose(means[0], means[1], rtol=1e-9)  # the same directions
+    np.testing.assert_allclose(means[0], expected, atol=0.05 * np.abs(expected).max())
 
 
 def test_unrolling_converges_to_the_hypergradient(q, point):

@@ -21,7 +21,8 @@ __all__ = ["adasdbo"]
 
 PROVENANCE = Provenance(
     "Tracked AdaGrad-norm SPARKLE (ours, after AdaSDBO, NeurIPS 2025)",
-    "steps of S-TFBO from memory, fairly certain; over a network uncertain, with tracking ours",
+    "abstracts read; steps of S-TFBO from memory, fairly certain; over a network uncertain, with "
+    "tracking ours",
     EXACT,
 )
 

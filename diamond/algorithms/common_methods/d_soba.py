@@ -3,11 +3,11 @@
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import carried
-from ..parts.provenance import CERTAIN, EXACT, Provenance
+from ..parts.provenance import ABSTRACT_CERTAIN, ALIKE, Provenance
 
 __all__ = ["d_soba"]
 
-PROVENANCE = Provenance("D-SOBA (Kong et al., JMLR 2025)", CERTAIN, EXACT)
+PROVENANCE = Provenance("D-SOBA (Kong et al., JMLR 2025)", ABSTRACT_CERTAIN, ALIKE)
 
 
 def d_soba(

@@ -3,11 +3,11 @@
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import carried
-from ..parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
+from ..parts.provenance import ALIKE, FAIRLY_CERTAIN, Provenance
 
 __all__ = ["dsbo"]
 
-PROVENANCE = Provenance("DSBO (Chen et al., 2022, arXiv 2206.05670)", FAIRLY_CERTAIN, EXACT)
+PROVENANCE = Provenance("DSBO (Chen et al., 2022, arXiv 2206.05670)", FAIRLY_CERTAIN, ALIKE)
 
 
 def dsbo(

@@ -5,11 +5,11 @@ from ...schedules.step_schedules import Schedule
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import penalty
-from ..parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
+from ..parts.provenance import ABSTRACT_FAIRLY, PENALIZED, Provenance
 
 __all__ = ["dsgda_gt"]
 
-PROVENANCE = Provenance("DSGDA-GT (optimization-online 28153)", FAIRLY_CERTAIN, EXACT)
+PROVENANCE = Provenance("DSGDA-GT (optimization-online 28153)", ABSTRACT_FAIRLY, PENALIZED)
 
 
 def dsgda_gt(

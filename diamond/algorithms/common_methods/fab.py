@@ -4,12 +4,12 @@ from ...core.pytrees import Number
 from ...schedules.step_schedules import Schedule
 from .._composition import Step, Steps
 from ..parts import ComposedAlgorithm
-from ..parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
+from ..parts.provenance import ABSTRACT_FAIRLY, PENALIZED, Provenance
 from .dsgda_gt import dsgda_gt
 
 __all__ = ["fab"]
 
-PROVENANCE = Provenance("FAB (arXiv 2605.06328)", FAIRLY_CERTAIN, EXACT)
+PROVENANCE = Provenance("FAB (arXiv 2605.06328)", ABSTRACT_FAIRLY, PENALIZED)
 
 
 def fab(

@@ -18,14 +18,15 @@ from ..parts.explicit_matrices import (
     unravel_like,
     zero_ingredients,
 )
-from ..parts.provenance import FAIRLY_CERTAIN, Provenance
+from ..parts.provenance import ABSTRACT_FAIRLY, ALIKE, Provenance
 from ..parts.single_stage import SingleStageMethod, floor
 
 __all__ = ["gossip_dsbo"]
 
 PROVENANCE = Provenance(
     "Gossip-DSBO (Yang et al., NeurIPS 2022)",
-    FAIRLY_CERTAIN + "; a solve with the averaged g_yy for the Neumann product over several",
+    ABSTRACT_FAIRLY + "; a solve with the averaged g_yy for the Neumann product over several",
+    ALIKE,
 )
 
 

@@ -3,13 +3,13 @@
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import carried
-from ..parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
+from ..parts.provenance import ABSTRACT_FAIRLY, EXACT, Provenance
 
 __all__ = ["ma_dsbo"]
 
 PROVENANCE = Provenance(
     "MA-DSBO (Chen et al., ICML 2023)",
-    FAIRLY_CERTAIN + "; trackers are kept, the paper restarts them",
+    ABSTRACT_FAIRLY + "; trackers are kept, the paper restarts them",
     EXACT,
 )
 

@@ -7,11 +7,11 @@ from ..parts import ComposedAlgorithm, Variable
 from ..parts.communication import tracking
 from ..parts.directions import carried
 from ..parts.gradient_estimators import plain
-from ..parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
+from ..parts.provenance import ABSTRACT_FAIRLY, EXACT, Provenance
 
 __all__ = ["sldbo"]
 
-PROVENANCE = Provenance("SLDBO (Dong et al., Math. of OR 2025)", FAIRLY_CERTAIN, EXACT)
+PROVENANCE = Provenance("SLDBO (Dong et al., Math. of OR 2025)", ABSTRACT_FAIRLY, EXACT)
 
 
 def sldbo(

@@ -5,11 +5,11 @@ from typing import Literal
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import carried
-from ..parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
+from ..parts.provenance import ABSTRACT_FAIRLY, EXACT, Provenance
 
 __all__ = ["sparkle"]
 
-PROVENANCE = Provenance("SPARKLE (Zhu et al., NeurIPS 2024)", FAIRLY_CERTAIN, EXACT)
+PROVENANCE = Provenance("SPARKLE (Zhu et al., NeurIPS 2024)", ABSTRACT_FAIRLY, EXACT)
 
 
 def sparkle(

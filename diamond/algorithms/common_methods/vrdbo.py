@@ -5,13 +5,13 @@ from ...hypergradient import Hypergradient, neumann
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import implicit
-from ..parts.provenance import FAIRLY_CERTAIN, Provenance
+from ..parts.provenance import ABSTRACT_FAIRLY, Provenance
 
 __all__ = ["vrdbo"]
 
 PROVENANCE = Provenance(
     "VRDBO (Gao et al., AISTATS 2023)",
-    FAIRLY_CERTAIN,
+    ABSTRACT_FAIRLY,
     "exact on quadratics for agents with equal g_i, biased where they differ",
 )
 

@@ -4,11 +4,13 @@ from ...hypergradient import Hypergradient, conjugate_gradient
 from .._composition import Step, Steps, check_unused_batch, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import implicit
-from ..parts.provenance import CERTAIN, EXACT, Provenance
+from ..parts.provenance import ALIKE, READ_CODE, Provenance
 
 __all__ = ["aid"]
 
-PROVENANCE = Provenance("AID-BiO (Ji et al., ICML 2021)", CERTAIN, EXACT)
+PROVENANCE = Provenance(
+    "AID-BiO (Ji et al., ICML 2021)", READ_CODE + " of stocBiO, of the same authors", ALIKE
+)
 
 
 def aid(

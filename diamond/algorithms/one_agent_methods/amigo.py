@@ -3,12 +3,12 @@
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import carried
-from ..parts.provenance import READ, Provenance
+from ..parts.provenance import ALIKE, READ, Provenance
 
 __all__ = ["amigo"]
 
 PROVENANCE = Provenance(
-    "AmIGO (Arbel and Mairal, ICLR 2022)", READ + "; a fresh xi in every step of z"
+    "AmIGO (Arbel and Mairal, ICLR 2022)", READ + "; a fresh xi in every step of z", ALIKE
 )
 
 

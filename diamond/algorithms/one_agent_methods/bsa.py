@@ -4,12 +4,12 @@ from ...hypergradient import Hypergradient, neumann
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import implicit
-from ..parts.provenance import READ, Provenance
+from ..parts.provenance import ALIKE, READ, Provenance
 
 __all__ = ["bsa"]
 
 PROVENANCE = Provenance(
-    "BSA (Ghadimi and Wang, 2018)", READ + ", schedules from memory, fairly certain"
+    "BSA (Ghadimi and Wang, 2018)", READ + ", schedules from memory, fairly certain", ALIKE
 )
 
 

@@ -6,12 +6,12 @@ from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.communication_rules import Order
 from ..parts.directions import penalty
-from ..parts.provenance import EXACT, READ, Provenance
+from ..parts.provenance import PENALIZED, READ, Provenance
 
 __all__ = ["f2sa"]
 
 PROVENANCE = Provenance(
-    "F2SA (Kwon et al., ICML 2023)", READ + " for one agent; ours for several", EXACT
+    "F2SA (Kwon et al., ICML 2023)", READ + " for one agent; ours for several", PENALIZED
 )
 
 

@@ -6,12 +6,14 @@ from ..parts import ComposedAlgorithm, Variable
 from ..parts.communication import gossip, local
 from ..parts.directions import implicit
 from ..parts.gradient_estimators import plain
-from ..parts.provenance import CERTAIN, EXACT, Provenance
+from ..parts.provenance import READ_CODE, Provenance
 
 __all__ = ["itd"]
 
 PROVENANCE = Provenance(
-    "ITD-BiO (Ji et al., ICML 2021)", CERTAIN + "; y steps once x has moved", EXACT
+    "ITD-BiO (Ji et al., ICML 2021)",
+    READ_CODE + " of stocBiO, of the same authors; y steps once x has moved",
+    "its bias on quadratics falls with the inner steps",
 )
 
 

@@ -3,11 +3,11 @@
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import carried
-from ..parts.provenance import READ, Provenance
+from ..parts.provenance import ALIKE, READ, Provenance
 
 __all__ = ["ma_soba"]
 
-PROVENANCE = Provenance("MA-SOBA (Chen et al., 2023)", READ + ", all three at once")
+PROVENANCE = Provenance("MA-SOBA (Chen et al., 2023)", READ + ", all three at once", ALIKE)
 
 
 def ma_soba(

@@ -1,17 +1,17 @@
 """MEHA (Liu et al., ICML 2024): gradients only, for a lower level that is not convex."""
 
 from ...core.pytrees import Number
-from ...schedules.step_schedules import Schedule, power, schedule, step_factor
+from ...schedules.step_schedules import Schedule, power, schedule
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.communication_rules import Order
-from ..parts.provenance import EXACT, READ, Provenance
-from ..parts.value_function import Moreau
+from ..parts.provenance import PENALIZED, READ, Provenance
+from ..parts.value_function import Moreau, positive_gamma
 
 __all__ = ["meha"]
 
 PROVENANCE = Provenance(
-    "MEHA (Liu et al., ICML 2024)", READ + " for one agent; ours for several", EXACT
+    "MEHA (Liu et al., ICML 2024)", READ + " for one agent; ours for several", PENALIZED
 )
 
 
@@ -37,11 +37,8 @@ def meha(
     bias is of order 1 / c. alpha is that of the paper times 1 / c.
     """
     numbers = {"alpha": alpha, "beta": beta, "delta": delta}
-    gamma = step_factor("gamma", gamma)
-    if gamma == 0:
-        raise ValueError("gamma = 0: the Moreau envelope needs a positive gamma, such as 1.0")
     return compose_parts(
-        Moreau(schedule(c, "c"), gamma),
+        Moreau(schedule(c, "c"), positive_gamma(gamma)),
         "plain",
         "gt local local",
         numbers,

@@ -4,11 +4,11 @@ from ...hypergradient import Hypergradient, neumann_sum
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import implicit
-from ..parts.provenance import READ, Provenance
+from ..parts.provenance import ALIKE, READ, Provenance
 
 __all__ = ["mrbo"]
 
-PROVENANCE = Provenance("MRBO (Yang et al., NeurIPS 2021)", READ)
+PROVENANCE = Provenance("MRBO (Yang et al., NeurIPS 2021)", READ, ALIKE)
 
 
 def mrbo(

@@ -7,13 +7,13 @@ from ...core.pytrees import Number
 from ...interface.round_interface import Message
 from .._composition import Step, Steps, choose
 from ..parts.explicit_matrices import Ingredients, MatrixMomentum, MatrixState, unravel_like
-from ..parts.provenance import FAIRLY_CERTAIN, Provenance
+from ..parts.provenance import ABSTRACT_FAIRLY, ALIKE, Provenance
 from ..parts.single_stage import floor
 
 __all__ = ["rsvrb"]
 
 PROVENANCE = Provenance(
-    "RSVRB (Guo et al., 2021, arXiv 2105.02266)", FAIRLY_CERTAIN + ", of one task"
+    "RSVRB (Guo et al., 2021, arXiv 2105.02266)", ABSTRACT_FAIRLY + ", of one task", ALIKE
 )
 
 

@@ -3,12 +3,12 @@
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import carried
-from ..parts.provenance import READ, Provenance
+from ..parts.provenance import ALIKE, READ, Provenance
 
 __all__ = ["saba"]
 
 PROVENANCE = Provenance(
-    "SABA (Dagreou et al., NeurIPS 2022)", READ + ", all rows of g in one table"
+    "SABA (Dagreou et al., NeurIPS 2022)", READ + ", all rows of g in one table", ALIKE
 )
 
 

@@ -3,11 +3,11 @@
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import carried
-from ..parts.provenance import EXACT, READ, Provenance
+from ..parts.provenance import ALIKE, READ, Provenance
 
 __all__ = ["soba"]
 
-PROVENANCE = Provenance("SOBA (Dagreou et al., NeurIPS 2022)", READ, EXACT)
+PROVENANCE = Provenance("SOBA (Dagreou et al., NeurIPS 2022)", READ, ALIKE)
 
 
 def soba(

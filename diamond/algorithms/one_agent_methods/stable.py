@@ -20,7 +20,7 @@ from ..parts.explicit_matrices import (
     unravel_like,
     with_eigenvalue_floor,
 )
-from ..parts.provenance import EXACT, READ, Provenance
+from ..parts.provenance import ALIKE, READ, Provenance
 from ..parts.single_stage import floor
 
 __all__ = ["stable"]
@@ -28,7 +28,7 @@ __all__ = ["stable"]
 PROVENANCE = Provenance(
     "STABLE (Chen et al., AISTATS 2022)",
     READ + ", projections from memory; g_xy is not projected",
-    EXACT,
+    ALIKE,
 )
 
 

@@ -3,13 +3,13 @@
 from ...hypergradient import Hypergradient, neumann_sum
 from .._composition import Step, Steps
 from ..parts import ComposedAlgorithm
-from ..parts.provenance import READ, Provenance
+from ..parts.provenance import ALIKE, READ, Provenance
 from .bsa import bsa
 
 __all__ = ["stocbio"]
 
 PROVENANCE = Provenance(
-    "stocBiO (Ji et al., ICML 2021)", READ + ", with equal batches for all factors"
+    "stocBiO (Ji et al., ICML 2021)", READ + ", with equal batches for all factors", ALIKE
 )
 
 

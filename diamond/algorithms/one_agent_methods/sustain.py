@@ -3,12 +3,12 @@
 from ...hypergradient import Hypergradient, neumann
 from .._composition import Step, Steps
 from ..parts import ComposedAlgorithm
-from ..parts.provenance import READ, Provenance
+from ..parts.provenance import ALIKE, READ, Provenance
 from ..personal_methods.m_sgd import m_sgd
 
 __all__ = ["sustain"]
 
-PROVENANCE = Provenance("SUSTAIN (Khanduri et al., NeurIPS 2021)", READ)
+PROVENANCE = Provenance("SUSTAIN (Khanduri et al., NeurIPS 2021)", READ, ALIKE)
 
 
 def sustain(

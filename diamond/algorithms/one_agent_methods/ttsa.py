@@ -4,11 +4,11 @@ from ...hypergradient import Hypergradient, neumann
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import implicit
-from ..parts.provenance import READ, Provenance
+from ..parts.provenance import ALIKE, READ, Provenance
 
 __all__ = ["ttsa"]
 
-PROVENANCE = Provenance("TTSA (Hong et al., 2023)", READ)
+PROVENANCE = Provenance("TTSA (Hong et al., 2023)", READ, ALIKE)
 
 
 def ttsa(

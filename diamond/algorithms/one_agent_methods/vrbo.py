@@ -11,13 +11,15 @@ from .._composition import Step, Steps, choose
 from ..parts.directions import Implicit, implicit
 from ..parts.gradient_estimators import recursive
 from ..parts.inner_stages import InnerStage, InnerStagesState, OuterStage
-from ..parts.provenance import CERTAIN, Provenance
+from ..parts.provenance import ALIKE, READ_CODE, Provenance
 from ..parts.single_stage import SingleStageMethod
 from ..parts.variables import Point
 
 __all__ = ["vrbo"]
 
-PROVENANCE = Provenance("VRBO (Yang et al., NeurIPS 2021)", CERTAIN)
+PROVENANCE = Provenance(
+    "VRBO (Yang et al., NeurIPS 2021)", READ_CODE + " of its authors, MRVRBO", ALIKE
+)
 
 
 @pytrees.pytree

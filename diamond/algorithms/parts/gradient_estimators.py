@@ -4,6 +4,7 @@ plain      d_t                                             on a fresh sample, or
 average    r_t = (1 - theta_t) r_{t-1} + theta_t d_t
 momentum   p_t = d(t) + (1 - eta_t) (p_{t-1} - d(t-1))     both on the sample of round t (6, 7)
 recursive  p_t = p_{t-1} + d(t) - d(t-1), and every q rounds d(t) on all rows
+snapshot   d(t) on all rows with a given probability, else the last one
 saga       p_t = d(b) - table(b) + mean of the table, b the block of rows drawn
 
 In round 0 the weights theta and eta are 1: every estimator begins with a direction.
@@ -182,19 +183,29 @@ class Average(Estimator):
 @pytrees.pytree
 @dataclass(frozen=True)
 class Momentum(Estimator):
-    """Momentum p_t = h(t) + (1 - eta_t) (p_{t-1} - h(t-1)), on one sample (6); v_t (7)."""
+    """Momentum p_t = h(t) + (1 - eta_t) (p_{t-1} - h(t-1)), on one sample (6); v_t (7).
+
+    Without gamma only x has momentum; y and z then move in other stages than x, on one point.
+    """
 
     eta: Schedule
-    gamma: Schedule
+    gamma: Schedule | None
     needs_previous_point = True
-    previous_direction_variables = "xyz"
+
+    @property
+    def previous_direction_variables(self) -> str:
+        return "x" if self.gamma is None else "xyz"
 
     def schedule_values(self, t: Number) -> dict[str, Number]:
-        return {"eta": weight(self.eta, t), "gamma": weight(self.gamma, t)}
+        weights = {"eta": weight(self.eta, t)}
+        return weights if self.gamma is None else weights | {"gamma": weight(self.gamma, t)}
 
     def __call__(self, directions: SampledDirections, inputs: EstimatorInputs) -> EstimatorResult:
+        if self.gamma is None and directions.names != "x":
+            return Plain()(directions, inputs)
         (new, previous), cost = directions([inputs.point, inputs.previous_point], inputs.sample)
-        eta, gamma = weight(self.eta, inputs.t), weight(self.gamma, inputs.t)
+        eta = weight(self.eta, inputs.t)
+        gamma = eta if self.gamma is None else weight(self.gamma, inputs.t)
 
         def with_momentum(weight: Number, old: Tree, new: Tree, previous: Tree) -> Tree:
             return (
@@ -226,22 +237,52 @@ class Recursive(Estimator):
         return {"period": self.period}
 
     def __call__(self, directions: SampledDirections, inputs: EstimatorInputs) -> EstimatorResult:
-        def typed(directions: Point, cost: Cost) -> tuple[Point, Cost]:
-            return directions, Cost(*(jnp.asarray(c).astype(jnp.uint32) for c in cost))
-
         def reset() -> tuple[Point, Cost]:
             (new,), cost = directions([inputs.point], inputs.sample.full())
-            return typed(new, cost)
+            return new, _counted(cost)
 
         def recur() -> tuple[Point, Cost]:
             (new, back), cost = directions([inputs.point, inputs.previous_point], inputs.sample)
             names = "".join(n for n in "xyz" if getattr(new, n) is not None)
-            return typed(
-                pytrees.add(inputs.previous_directions.only(names), pytrees.sub(new, back)), cost
-            )
+            old = inputs.previous_directions.only(names)
+            return pytrees.add(old, pytrees.sub(new, back)), _counted(cost)
 
         estimate, cost = jax.lax.cond(inputs.t % self.period == 0, reset, recur)
         return estimate, None, cost
+
+
+def _counted(cost: Cost) -> Cost:
+    """Return the cost with numbers of one type, as a condition needs them."""
+    return Cost(*(jnp.asarray(c).astype(jnp.uint32) for c in cost))
+
+
+@pytrees.pytree
+@dataclass(frozen=True)
+class Snapshot(Estimator):
+    """Directions on all rows with a `probability`, in other rounds those of the last such round.
+
+    All agents draw alike, without communication, so that these rounds cost nothing to anyone.
+    """
+
+    probability: Number
+    full = True
+    previous_direction_variables = "xyz"
+
+    def delay(self, t: Number) -> Number:
+        return 1 / self.probability - 1
+
+    def schedule_values(self, t: Number) -> dict[str, Number]:
+        return {"probability": self.probability}
+
+    def __call__(self, directions: SampledDirections, inputs: EstimatorInputs) -> EstimatorResult:
+        def renew() -> tuple[Point, Cost]:
+            (new,), cost = directions([inputs.point], inputs.sample.full())
+            return new, _counted(cost)
+
+        old = inputs.previous_directions.only(directions.names), _counted(Cost())
+        drawn = jnp.asarray(inputs.sample.bits).astype(jnp.float32) < self.probability * 2.0**32
+        new, cost = jax.lax.cond(drawn | (inputs.t == 0), renew, lambda: old)
+        return new, None, cost
 
 
 class BlockTable(NamedTuple):
@@ -339,6 +380,16 @@ def recursive(period: int | None = None) -> Recursive:
             f"period = {period}: the number of rounds between full gradients is 1 or more"
         )
     return Recursive(Deferred("period", _root_of_rows) if period is None else period)
+
+
+def snapshot(probability: Number = 0.5) -> Snapshot:
+    """Make an estimator that keeps the directions of a round for 1 / `probability` rounds."""
+    if isinstance(probability, int | float) and not 0 < probability <= 1:
+        raise ValueError(
+            f"probability = {probability}: the share of rounds with new directions lies above 0, "
+            f"at most at 1"
+        )
+    return Snapshot(probability)
 
 
 def saga() -> Saga:

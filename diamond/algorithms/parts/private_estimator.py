@@ -123,7 +123,8 @@ class PrivateEstimator(Estimator):
         """Return the weight of the direction at each point, by variable."""
         if not isinstance(self.inner, Momentum):
             return [Point(1.0, 1.0, 1.0)]
-        eta, gamma = (weight(part, inputs.t) for part in (self.inner.eta, self.inner.gamma))
+        lower = self.inner.gamma or self.inner.eta  # without gamma y and z have one point
+        eta, gamma = (weight(part, inputs.t) for part in (self.inner.eta, lower))
         return [Point(1.0, 1.0, 1.0), Point(eta - 1, gamma - 1, gamma - 1)]
 
 

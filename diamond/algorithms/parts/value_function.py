@@ -23,7 +23,7 @@ from ...core.pytrees import Number, Tree
 from ...core.sampling import Sample
 from ...problem import Objectives
 from ...schedules.deferred import Deferred
-from ...schedules.step_schedules import Schedule
+from ...schedules.step_schedules import Schedule, step_factor
 from .directions import Carried, Directions, DirectionsAndCost, is_large, one_pass
 from .variables import STATIC, Point
 
@@ -67,6 +67,13 @@ class Moreau(Directions):
         difference = pytrees.scale(c, pytrees.sub(y_x, z_x))
         lower = Point(difference, pytrees.sub(y_y, pull), pytrees.sub(z_y, pull))
         return upper.only(names), lower.only(names), self._cost(problem, sample, names, 1)
+
+
+def positive_gamma(gamma: Number) -> Number:
+    """Check the gamma of a Moreau envelope."""
+    if (gamma := step_factor("gamma", gamma)) == 0:
+        raise ValueError("gamma = 0: the Moreau envelope needs a positive gamma, such as 1.0")
+    return gamma
 
 
 @pytrees.pytree

@@ -5,11 +5,11 @@ from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.communication_rules import Order
 from ..parts.directions import implicit
-from ..parts.provenance import READ, Provenance
+from ..parts.provenance import EXACT, READ, Provenance
 
 __all__ = ["diamond"]
 
-PROVENANCE = Provenance("DIAMOND (Qiu et al., INFOCOM 2023)", READ)
+PROVENANCE = Provenance("DIAMOND (Qiu et al., INFOCOM 2023)", READ, EXACT)
 
 
 def diamond(

@@ -5,12 +5,12 @@ from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.communication_rules import Order
 from ..parts.directions import implicit
-from ..parts.provenance import READ, Provenance
+from ..parts.provenance import ALIKE, READ, Provenance
 
 __all__ = ["dsgd"]
 
 PROVENANCE = Provenance(
-    "D-SGD (Nedic and Ozdaglar, 2009; Lian et al., 2017; with hypergradients)", READ
+    "D-SGD (Nedic and Ozdaglar, 2009; Lian et al., 2017; with hypergradients)", READ, ALIKE
 )
 
 

@@ -12,7 +12,7 @@ __all__ = ["duet"]
 
 PROVENANCE = Provenance(
     "DUET (Qin et al., ICLR 2025)",
-    "written from its abstract and public reviews; without its projections",
+    "abstract and public reviews read; without its projections",
     EXACT,
 )
 

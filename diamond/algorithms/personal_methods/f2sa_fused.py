@@ -6,14 +6,14 @@ from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.communication_rules import Order
 from ..parts.directions import penalty
-from ..parts.provenance import EXACT, Provenance
+from ..parts.provenance import PENALIZED, Provenance
 
 __all__ = ["f2sa_fused"]
 
 PROVENANCE = Provenance(
     "F2SA in one stage (ours, after Kwon et al., ICML 2023)",
     "rule of F2SA, all variables at once: ours",
-    EXACT,
+    PENALIZED,
 )
 
 

@@ -4,11 +4,11 @@ from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.communication_rules import Order
 from ..parts.directions import gradient
-from ..parts.provenance import READ, Provenance
+from ..parts.provenance import EXACT, READ, Provenance
 
 __all__ = ["gt_sarah"]
 
-PROVENANCE = Provenance("GT-SARAH (Xin et al., 2022; D-GET)", READ)
+PROVENANCE = Provenance("GT-SARAH (Xin et al., 2022; D-GET)", READ, EXACT)
 
 
 def gt_sarah(

@@ -5,11 +5,11 @@ from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.communication_rules import Order
 from ..parts.directions import implicit
-from ..parts.provenance import READ, Provenance
+from ..parts.provenance import EXACT, READ, Provenance
 
 __all__ = ["gt_sgd"]
 
-PROVENANCE = Provenance("GT-SGD (Lu et al., 2019, with hypergradients)", READ)
+PROVENANCE = Provenance("GT-SGD (Lu et al., 2019, with hypergradients)", READ, EXACT)
 
 
 def gt_sgd(

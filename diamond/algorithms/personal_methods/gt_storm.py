@@ -4,12 +4,14 @@ from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.communication_rules import Order
 from ..parts.directions import gradient
-from ..parts.provenance import CERTAIN, EXACT, Provenance
+from ..parts.provenance import CERTAIN, EXACT, READ_CODE, Provenance
 
 __all__ = ["gt_storm"]
 
 PROVENANCE = Provenance(
-    "GT-STORM, GT-HSGD (Zhang et al., 2021; Xin et al., ICML 2021)", CERTAIN, EXACT
+    "GT-STORM, GT-HSGD (Zhang et al., 2021; Xin et al., ICML 2021)",
+    f"{CERTAIN}; GT-HSGD {READ_CODE} of DoCoM, which mixes trackers before the step too",
+    EXACT,
 )
 
 

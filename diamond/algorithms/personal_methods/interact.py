@@ -5,11 +5,11 @@ from .._composition import Step, Steps, check_unused_batch, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.communication_rules import Order
 from ..parts.directions import implicit
-from ..parts.provenance import CERTAIN, EXACT, Provenance
+from ..parts.provenance import ABSTRACT_CERTAIN, EXACT, Provenance
 
 __all__ = ["interact"]
 
-PROVENANCE = Provenance("INTERACT (Liu et al., MobiHoc 2022)", CERTAIN, EXACT)
+PROVENANCE = Provenance("INTERACT (Liu et al., MobiHoc 2022)", ABSTRACT_CERTAIN, EXACT)
 
 
 def interact(

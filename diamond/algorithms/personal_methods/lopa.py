@@ -7,11 +7,11 @@ from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.communication_rules import Order
 from ..parts.directions import carried
-from ..parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
+from ..parts.provenance import ABSTRACT_FAIRLY, EXACT, Provenance
 
 __all__ = ["lopa"]
 
-PROVENANCE = Provenance("LoPA (JMLR 2025, arXiv 2312.14690)", FAIRLY_CERTAIN, EXACT)
+PROVENANCE = Provenance("LoPA (JMLR 2025, arXiv 2312.14690)", ABSTRACT_FAIRLY, EXACT)
 
 
 def lopa(

@@ -5,11 +5,11 @@ from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.communication_rules import Order
 from ..parts.directions import implicit
-from ..parts.provenance import READ, Provenance
+from ..parts.provenance import ALIKE, READ, Provenance
 
 __all__ = ["m_sgd"]
 
-PROVENANCE = Provenance("M-SGD (Qiu et al., 2023)", READ)
+PROVENANCE = Provenance("M-SGD (Qiu et al., 2023)", READ, ALIKE)
 
 
 def m_sgd(

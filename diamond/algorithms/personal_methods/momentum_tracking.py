@@ -4,13 +4,14 @@ from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.communication_rules import Order
 from ..parts.directions import gradient
-from ..parts.provenance import EXACT, FAIRLY_CERTAIN, Provenance
+from ..parts.provenance import EXACT, READ_CODE, Provenance
 
 __all__ = ["momentum_tracking"]
 
 PROVENANCE = Provenance(
     "Momentum tracking (Takezawa et al., TMLR 2023)",
-    FAIRLY_CERTAIN + "; the momentum is an average: alpha is that of the paper over theta",
+    READ_CODE + " of its authors; the momentum is an average: alpha is that of the paper over "
+    "theta; it begins without means over all agents",
     EXACT,
 )
 

@@ -7,12 +7,12 @@ from ...hypergradient import Hypergradient, neumann_sum
 from .._composition import Step, Steps
 from ..parts import ComposedAlgorithm, Variable
 from ..parts.communication import tracking
-from ..parts.provenance import CERTAIN, EXACT, Provenance
+from ..parts.provenance import ABSTRACT_CERTAIN, EXACT, Provenance
 from .svr_interact import svr_interact
 
 __all__ = ["prometheus"]
 
-PROVENANCE = Provenance("PROMETHEUS (Liu et al., ICML 2023)", CERTAIN, EXACT)
+PROVENANCE = Provenance("PROMETHEUS (Liu et al., ICML 2023)", ABSTRACT_CERTAIN, EXACT)
 
 
 def prometheus(

@@ -4,13 +4,13 @@ from ...hypergradient import Hypergradient, warm_start
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import implicit
-from ..parts.provenance import CERTAIN, EXACT, Provenance
+from ..parts.provenance import EXACT, READ_CODE, Provenance
 
 __all__ = ["push_diging"]
 
 PROVENANCE = Provenance(
     "Push-DIGing (Nedic, Olshevsky and Shi, 2017; with hypergradients)",
-    CERTAIN + "; the step is mixed too",
+    READ_CODE + " of Bluefog",
     EXACT,
 )
 
@@ -22,7 +22,7 @@ def push_diging(
     hypergradient: Hypergradient = warm_start(),
     steps: Steps = "auto",
 ) -> ComposedAlgorithm:
-    """Step u <- C (u + h - h'), q <- C (q - alpha u), w <- C w, x = q / w; ' = previous round.
+    """Step u = C u' + h - h', q <- C (q - alpha u), w <- C w, x = q / w; u', h' of the last round.
 
     Only the sender's weights are used: an agent need not know whom it hears. With weights of both
     ends, `gt_sgd` is AB (push-pull) on the same networks.

@@ -4,12 +4,12 @@ from ...hypergradient import Hypergradient, warm_start
 from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.directions import implicit
-from ..parts.provenance import EXACT, READ, Provenance
+from ..parts.provenance import ALIKE, READ, Provenance
 
 __all__ = ["sgp"]
 
 PROVENANCE = Provenance(
-    "SGP (Nedic and Olshevsky, 2016; Assran et al., ICML 2019; with hypergradients)", READ, EXACT
+    "SGP (Nedic and Olshevsky, 2016; Assran et al., ICML 2019; with hypergradients)", READ, ALIKE
 )
 
 

@@ -5,11 +5,11 @@ from .._composition import Step, Steps, compose_parts
 from ..parts import ComposedAlgorithm
 from ..parts.communication_rules import Order
 from ..parts.directions import implicit
-from ..parts.provenance import CERTAIN, Provenance
+from ..parts.provenance import ABSTRACT_CERTAIN, EXACT, Provenance
 
 __all__ = ["svr_interact"]
 
-PROVENANCE = Provenance("SVR-INTERACT (Liu et al., MobiHoc 2022)", CERTAIN)
+PROVENANCE = Provenance("SVR-INTERACT (Liu et al., MobiHoc 2022)", ABSTRACT_CERTAIN, EXACT)
 
 
 def svr_interact(
