@@ -1,15 +1,18 @@
 """Eight sites as processes, one ten times slower: `python benchmarks/stragglers.py`.
 
-Three runs of the same federation on a ring, GT-SGD with given steps:
+Runs of the same federation on a ring, GT-SGD with given steps:
 
-    all fast      every site takes --work seconds a round
-    waits         one takes --slowness times as long, and all wait for it
-    deadline      the same with missing = "continue" and the deadline
+    all fast        every site takes --work seconds a round
+    waits           one takes --slowness times as long, and all wait for it
+    deadline        the same with missing = "continue" and the deadline
+    asynchronous    the same with missing = "asynchronous", with and without the slow site
 
-The target is the objective that leaves 10 % of the decrease of the run without a slow site. Seconds
-are those of the slowest of the fast sites. The objective of the run with a deadline, the mean of
-f_i at the mean x, is that of its replay by `diamond.simulate` with the links of the journals; the
-largest difference of an x of the sites to the replay stands beside it.
+The target is the objective that leaves 10 % of the decrease of the run without a slow site. The
+objective is the mean of f_i at the mean x. In rounds that all sites count alike, seconds are those
+of the slowest of the fast sites. In asynchronous rounds they are those at which the mean of the x
+that all sites have at that moment reaches the target. States are those of a simulation: with a
+deadline with the links of the journals, and of asynchronous rounds with their versions; the largest
+difference of an x of the sites to it stands beside it.
 """
 
 import argparse
@@ -21,13 +24,38 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-from slow_sites import SLOW, run_sites, simulate
+from slow_sites import SLOW, objective, replay_sites, run_sites, simulate
+
+ASYNCHRONOUS = 'missing = "asynchronous"'
 
 
 def seconds_to(target: float, run, times: list[dict]) -> float:
     """Seconds until the objective is at most the target, by the slowest of these sites."""
     reached = run.history["round"][run.history["upper_loss"] <= target]
     return max(own[int(reached[0])] for own in times) if len(reached) else np.inf
+
+
+class Trajectory:
+    """The x of each site after each of its rounds, as the replay has them."""
+
+    def __init__(self, sites: int):
+        self.x = [list[np.ndarray]() for _ in range(sites)]
+
+    def record(self, site: int, progress) -> None:
+        """Record the x of a site after a round."""
+        self.x[site].append(np.asarray(progress.state.x, float))
+
+    def seconds_to(self, target: float, times: list[dict]) -> tuple[float, float]:
+        """Seconds until the mean x has an objective of at most the target, and the last one."""
+        rounds = [np.interp(range(len(x)), [*t], [*t.values()]) for x, t in zip(self.x, times)]
+        for moment in np.unique(np.concatenate(rounds)):
+            last = [max(int((own <= moment).sum()) - 1, 0) for own in rounds]
+            value = objective(np.mean([x[t] for x, t in zip(self.x, last)], 0), len(last))
+            if value <= target:
+                break
+        else:
+            moment = np.inf
+        return moment, objective(np.mean([x[-1] for x in self.x], 0), len(self.x))
 
 
 def main() -> None:
@@ -39,32 +67,43 @@ def main() -> None:
     parser.add_argument("--slowness", type=float, default=10)
     parser.add_argument("--order", default="paper")
     parser.add_argument("--deadline", default='"1.5 median"')
-    parser.add_argument("--waits", action="store_true", help="also the run that waits")
+    parser.add_argument("--only", nargs="*", help="these runs alone")
     options = parser.parse_args()
-    print(f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}", flush=True)
     every, fast = 5, [options.work] * options.sites
     slow = [options.work * (options.slowness if i == SLOW else 1) for i in range(options.sites)]
-    fixed = options.rounds, every, options.order
+    count, fixed = options.sites, (options.rounds, every, options.order)
+    cases = {"all fast": (fast, ""), "asynchronous, all fast": (fast, ASYNCHRONOUS)}
     terms = f'missing = "continue"\ndeadline = {options.deadline}'
-    cases = [("all fast", fast, ""), ("deadline", slow, terms)]
-    cases += [("waits", slow, "")] * options.waits
-    calm, _ = simulate(options.sites, *fixed)
+    cases |= {"asynchronous": (slow, ASYNCHRONOUS), "deadline": (slow, terms), "waits": (slow, "")}
+    calm, _ = simulate(count, *fixed)
     losses = calm.history["upper_loss"]
     target = losses[-1] + 0.1 * (losses[0] - losses[-1])
-    print(f"{'run':>10}{'to target':>11}{'all rounds':>12}{'objective':>11}{'x - replay':>12}")
-    for name, seconds, more in cases:
+    print(f"{len(os.sched_getaffinity(0))} cores; the target is {target:.5f}")
+    print(f"{'run':>22}{'to target':>11}{'all rounds':>12}{'objective':>11}{'x - replay':>12}")
+    for name in options.only or cases:
+        seconds, more = cases[name]
         with tempfile.TemporaryDirectory() as root:
             folders, times, x = run_sites(Path(root) / "run", seconds, *fixed, more)
-            is_late = bool(more)
-            run, network = simulate(options.sites, *fixed, folders) if is_late else (calm, None)
-            times = [own for i, own in enumerate(times) if i != SLOW]
-            spent = seconds_to(target, run, times), max(own[options.rounds] for own in times)
-            objective, states = run.history["upper_loss"][-1], run.state.x
-        difference = np.abs(x - states).max()
-        print(f"{name:>10}{spent[0]:>11.2f}{spent[1]:>12.2f}{objective:>11.5f}{difference:>12.1e}")
-        if network is not None:
-            rests = [sum(i in p.skipping for p in network.phases) for i in range(options.sites)]
-            print(f"{'':>10} rounds skipped by each site: {rests}", flush=True)
+            run, network, trajectory = calm, None, Trajectory(count)
+            if more == ASYNCHRONOUS:
+                replay_sites(count, every, options.order, folders, trajectory.record)
+            elif more:
+                run, network = simulate(count, *fixed, folders)
+        others = [own for i, own in enumerate(times) if i != SLOW]
+        spent = max(own[max(own)] for own in others)
+        if more == ASYNCHRONOUS:
+            reached, value = trajectory.seconds_to(target, times)
+            states = np.stack([own[-1] for own in trajectory.x])
+        else:
+            reached, value = seconds_to(target, run, others), run.history["upper_loss"][-1]
+            states = run.state.x
+        numbers = f"{reached:>11.2f}{spent:>12.2f}{value:>11.5f}{np.abs(x - states).max():>12.1e}"
+        print(f"{name:>22}{numbers}  (load {os.getloadavg()[0]:.1f})", flush=True)
+        if more == ASYNCHRONOUS:
+            print(f"{'':>22} rounds of each site: {[max(own) for own in times]}", flush=True)
+        elif network is not None:
+            rests = [sum(i in p.skipping for p in network.phases) for i in range(count)]
+            print(f"{'':>22} rounds skipped by each site: {rests}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from ..core.exclusions import find_exclusions
-from ..interface.traffic import check_masked_sums
+from ..interface.traffic import check_asynchronous_rounds, check_masked_sums
 from ..network import Network
 from ..records.manifest import RunOrigin
 from ..sites.rounds.round_deadline import parse_deadline
@@ -44,7 +44,9 @@ Site = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
 ADDRESS = r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}"
 Address = Annotated[str, Field(pattern=rf"^{ADDRESS}$")]
 MAX_BUILT = 1000  # agents of a network that is built although there are fewer sites
-KEYS = {"a deadline": "deadline", "missing='continue'": "missing", "signatures": "signed"}
+KEYS = {"a deadline": "deadline", "signatures": "signed"} | dict.fromkeys(
+    ("missing='continue'", "missing='asynchronous'"), "missing"
+)
 PLACEHOLDERS = {"name": "name", "rounds": 10**6}  # of required values that are invalid
 Subject = Annotated[str, Field(pattern=r"^(dns|uri|dn):.+$")]  # of a certificate
 OptionalAddress = Annotated[str, Field(pattern=rf"^({ADDRESS})?$")]
@@ -69,6 +71,7 @@ class Federation(BaseModel):
         sampling: How mini-batches are drawn, as in an experiment.
         precision: Precision of the numbers.
         missing: Handling of an absent neighbour: "wait" for it, or "continue" without it.
+            "asynchronous": no site waits, and each round uses the messages that have arrived.
         deadline: Time after which a round continues without a late neighbour: seconds, or a
             multiple of the usual duration, as in "1.5 median"; needs missing = "continue".
         signed: Sign all messages, so that a site that tells different neighbours different things
@@ -103,7 +106,7 @@ class Federation(BaseModel):
     seed: Annotated[int, Field(ge=0)] = 0
     sampling: Literal["blocks", "rows"] = "blocks"
     precision: Literal["float32", "float64"] = "float32"
-    missing: Literal["wait", "continue"] = "wait"  # how to handle an absent neighbour
+    missing: Literal["wait", "continue", "asynchronous"] = "wait"  # for a neighbour
     deadline: Annotated[float | str | None, AfterValidator(_check_deadline)] = None
     measure: Literal["exact", "cheap"] | None = None  # "cheap" never solves the lower level
     signed: bool = False  # neighbours compare signed digests of messages
@@ -156,7 +159,12 @@ class Federation(BaseModel):
             key = next(KEYS[name] for name in pair if name in KEYS)
             mistakes.append(Mistake(key, row.message(pair, network.name)))
         try:
-            check_masked_sums(network, self.algorithm.build())
+            algorithm = self.algorithm.build()
+            check_masked_sums(network, algorithm)
+            if self.missing == "asynchronous":
+                more = {name: has for name, has in network.features.items() if name not in used}
+                more |= {"privacy": self.privacy is not None}
+                check_asynchronous_rounds(algorithm, network.name, more)
         except ValueError as cause:
             mistakes.append(Mistake("algorithm", str(cause)))
         return mistakes

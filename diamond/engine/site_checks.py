@@ -25,7 +25,7 @@ def check_changes(
     deadline: float | str | None = None,
 ) -> None:
     """Refuse methods that are wrong where some rounds have fewer links, and lone deadlines."""
-    used = {"a deadline": deadline is not None, "missing='wait'": missing != "continue"}
+    used = {"a deadline": deadline is not None, f"missing='{missing}'": True}
     check_combination(network.features | used, network.name, "sites")
     if network.sequence or deadline is not None:
         check_network_kind(network if network.sequence else network.every(2), algorithm, problem)

@@ -66,7 +66,8 @@ class SiteSettings:
         seed: seed of the start and of every mini-batch.
         sampling: how mini-batches are drawn.
         missing: "continue" makes rounds without neighbours that have been silent for
-            `limits.round` seconds (`sites.rounds.edge_states`).
+            `limits.round` seconds (`sites.rounds.edge_states`). "asynchronous" makes every round
+            with the messages that have arrived (`sites.rounds.asynchronous_mixing`).
         deadline: seconds, or text such as "1.5 median", after which a round continues without a
             late neighbour (`sites.rounds.round_deadline`); needs missing="continue".
         signed: sign all messages and compare what neighbours received
@@ -196,7 +197,7 @@ class _SiteRun:
         """Refuse a change of the members that this run cannot follow."""
         if self.build_network is None:
             raise ValueError("the networks of other members are unknown: give build_network")
-        used = {"missing='continue'": self.settings.missing == "continue", "changing members": True}
+        used = {f"missing='{self.settings.missing}'": True, "changing members": True}
         used |= {"signatures": self.settings.signed, "privacy": self.is_private}
         used |= {"masked sums": self.network.mask_limit is not None}
         check_combination(used, self.site.roster.federation, "sites")

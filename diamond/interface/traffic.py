@@ -86,10 +86,22 @@ def check_masked_sums(network: Network, algorithm: Method) -> None:
     """Reject settings in which agents would send measurements or single messages in the clear."""
     if network.mask_limit is None:
         return
-    open_numbers = {*deferred_names(algorithm)} | ({"alpha"} & learned_names(algorithm))
-    names = sorted(name for name in open_numbers if not name.startswith("_"))
+    names = _open_numbers(algorithm)
     used = {"masked sums": True, "open numbers": names}
     check_combination(used, network.name, remedy=f"give {' and '.join(names)}")
+
+
+def check_asynchronous_rounds(algorithm: Method, place: str, used: Features) -> None:
+    """Reject a method, or other features in use, with which rounds cannot be asynchronous."""
+    used = {**used, "missing='asynchronous'": True, "open numbers": _open_numbers(algorithm)}
+    used |= {"a method for symmetric weights": algorithm.networks == "symmetric"}
+    check_combination(used, place, "sites")
+
+
+def _open_numbers(algorithm: Method) -> list[str]:
+    """Return the names of the numbers on which the agents agree during the run."""
+    names = {*deferred_names(algorithm)} | ({"alpha"} & learned_names(algorithm))
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 def count_traffic(

@@ -55,8 +55,14 @@ def simulate(network, algorithm, problem=None, **options):
 
 def site(network, algorithm=None, folder=None, **options):
     """Make the node of one site."""
-    agent = Agent(with_own_rows(quad(), 0), network, algorithm or GIVEN(), 0)
+    missing = options.get("missing", "wait")
+    agent = Agent(with_own_rows(quad(), 0), network, algorithm or GIVEN(), 0, missing=missing)
     return Node(agent, 3, InProcessNetwork().transport(0), folder, **options)
+
+
+def asynchronous_and_common(name):
+    problem = with_own_rows(quad(lower_level="common"), 0)
+    Agent(problem, RING, build_algorithm(name), 0, missing="asynchronous")
 
 
 def private(algorithm):
@@ -166,6 +172,24 @@ CALLS = {
     ("sites", "one-way links"): lambda: site(one_way_ring(4)),
     ("sites", "interrupted links"): lambda: site(interrupted(RING, [[(0, 1)], []])),
     ("a deadline", "missing='wait'"): lambda: validate(FEDERATION | {"deadline": 3.0}, "a"),
+    ("missing='asynchronous'", "a method for symmetric weights"): lambda: site(
+        RING, build_algorithm("extra"), missing="asynchronous"
+    ),
+    ("missing='asynchronous'", "open numbers"): lambda: validate(
+        FEDERATION | {"missing": "asynchronous", "algorithm": "gt_sgd"}, "a"
+    ),
+    ("missing='asynchronous'", "robust mixing"): lambda: site(
+        ROBUST, build_algorithm("dsgd"), missing="asynchronous"
+    ),
+    ("missing='asynchronous'", "signatures"): lambda: validate(
+        FEDERATION | {"missing": "asynchronous", "signed": True}, "a"
+    ),
+    ("missing='asynchronous'", "privacy"): lambda: site(RING, descent(), missing="asynchronous"),
+    ("missing='asynchronous'", "interrupted links"): lambda: site(
+        RING.every(2), missing="asynchronous"
+    ),
+    ("missing='asynchronous'", "several exchanges"): lambda: asynchronous_and_common("ma_dsbo"),
+    ("missing='asynchronous'", "a common lower level"): lambda: asynchronous_and_common("d_soba"),
     ("a deadline", "interrupted links"): lambda: validate(
         FEDERATION | {"deadline": 3.0, "missing": "continue", "network": "ring:4,exchange_every=3"},
         "a",

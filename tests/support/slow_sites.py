@@ -17,8 +17,9 @@ import numpy as np
 from site_faults import ports
 
 import diamond
+from diamond.engine.site_replay import replay
 from diamond.records import checkpoint
-from diamond.sites.memory.edge_journal import recorded_network
+from diamond.sites.memory.edge_journal import recorded_network, recorded_versions
 
 SIZE, SLOW = 8, 2  # numbers in x, and the slow site
 HERE = Path(__file__).parents[2]
@@ -82,28 +83,39 @@ def environment(root):
     return {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path, **cache}
 
 
-def run_sites(folder, seconds, rounds, every, order, terms=""):
+def run_sites(folder, seconds, rounds, every, order, terms="", kill=None):
     """Run a site for each of `seconds`, the time of its computation; return what they wrote.
 
-    The result: seconds since round 0 by round, as each site has them, and their final x.
+    `kill` is a site, and the round after whose checkpoint its process is killed, then started
+    again. The result: seconds since round 0 by round, as each site has them, and their final x.
     """
     count = len(seconds)
     write_federation(folder, count, rounds, every, order, terms)
-    processes = []
-    for i in range(count):
+    folders = [folder / "runs" / "trial" / f"site{i}" for i in range(count)]
+
+    def start(i):
         command = [sys.executable, __file__, str(seconds[i]), "net", "start"]
         command += [folder / "bundles" / f"site{i}", "--problem", f"{folder / f'site{i}.py'}:own"]
-        with (folder / f"site{i}.txt").open("wb") as log:
+        with (folder / f"site{i}.txt").open("ab") as log:
             call = [*map(str, command), "--out", str(folder / "runs"), "--quiet"]
-            env = environment(folder.parent)
-            processes.append(subprocess.Popen(call, stdout=log, stderr=log, env=env))
+            return subprocess.Popen(call, stdout=log, stderr=log, env=environment(folder.parent))
+
+    processes = [start(i) for i in range(count)]
+    if kill is not None:
+        victim, round = kill
+        while max(checkpoint.saved_rounds(folders[victim] / "checkpoint"), default=0) < round:
+            assert processes[victim].poll() is None, (folder / f"site{victim}.txt").read_text()
+            time.sleep(0.01)
+        processes[victim].kill()
+        processes[victim].wait()
+        processes[victim] = start(victim)
     for i, process in enumerate(processes):
         assert process.wait() == 0, (folder / f"site{i}.txt").read_text()
-    folders = [folder / "runs" / "trial" / f"site{i}" for i in range(count)]
     lines = [(f / "metrics.jsonl").read_text().splitlines() for f in folders]
     times = [{entry["round"]: entry["seconds"] for entry in map(json.loads, own)} for own in lines]
-    x = [checkpoint.load(f / "checkpoint", rounds).arrays[".state.x"] for f in folders]
-    return folders, times, np.stack(x)
+    places = [folder / "checkpoint" for folder in folders]
+    last = [checkpoint.load(place, checkpoint.saved_rounds(place)[-1]) for place in places]
+    return folders, times, np.stack([saved.arrays[".state.x"] for saved in last])
 
 
 def simulate(count, rounds, every, order, folders=None):
@@ -112,6 +124,24 @@ def simulate(count, rounds, every, order, folders=None):
     network = network if folders is None else recorded_network(network, folders)
     run = diamond.simulate(make(range(count)), network, method(order), rounds, every=every)
     return run, network
+
+
+def replay_sites(count, every, order, folders, on_round=None):
+    """The same run in one process, of asynchronous rounds."""
+    network, problems = diamond.network.ring(count), [make([i]) for i in range(count)]
+    versions = recorded_versions(network, folders)
+    return replay(problems, network, method(order), versions, every=every, on_round=on_round)
+
+
+def objective(x, count):
+    """The mean of f_i at x and y_i*(x), in float64."""
+    losses = []
+    for i in range(count):
+        train, valid = (rows(i, part, 32 * (1 + part)) for part in (0, 1))
+        a, b = (train[name].astype(float) for name in "ab")
+        y = np.linalg.solve(a.T @ a / len(b) + np.diag(np.exp(x)) / SIZE, a.T @ b / len(b))
+        losses.append(0.5 * np.mean((valid["a"] @ y - valid["b"]) ** 2))
+    return np.mean(losses)
 
 
 def main(seconds, *words):

@@ -134,6 +134,6 @@ def _check_terms(old: Roster, last: RosterEpoch, from_round: int) -> None:
             f"from_round = {from_round}: a change comes after round {last.from_round}, from which "
             f"the last roster holds, and before round {rounds}, the end"
         )
-    continues = old.terms.get("missing", "wait") != "wait"
-    used = {"missing='continue'": continues, "privacy": "privacy" in old.terms}
+    missing = old.terms.get("missing", "wait")
+    used = {f"missing='{missing}'": True, "privacy": "privacy" in old.terms}
     check_combination(used | {"changing members": True}, old.federation, "sites")

@@ -12,7 +12,7 @@ all sites a simulation repeats the run (`recorded_network`).
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -112,6 +112,16 @@ class EdgeJournal:
         for s in rounds:
             self.votes[j].set_vote(s, vote)
 
+    def write_round(self, t: int, used: Mapping[int, tuple[str, Frame]]) -> None:
+        """Write the version of each neighbour's message that round t uses, and the new messages.
+
+        They are durable once this method returns.
+        """
+        entries = [_encode_entry(self._header(j, t, v), frame) for j, (v, frame) in used.items()]
+        self._append(b"".join(entries))
+        for j, (version, _) in used.items():
+            self.votes[j].set_vote(t, version)
+
     def is_skipped(self, t: int) -> bool:
         """Return whether the agent skips exchange t."""
         return self.votes[OWN].get(t) == SKIP
@@ -151,7 +161,8 @@ class EdgeJournal:
         logs = {str(j): [log.runs, log.end] for j, log in self.votes.items()}
         head = _encode_entry({"kind": "all", "run": self.run}, json.dumps(logs).encode())
         head += b"".join(
-            _encode_entry(self._header(j, s, UP), m) for (j, s), m in self.messages.items()
+            _encode_entry(self._header(j, s, self.edge_vote(j, s)), m)
+            for (j, s), m in self.messages.items()
         )
         self._stream = _create_file(self.folder / f"{t:010d}.log", head)
         rounds = [int(path.stem) for path in self.folder.glob("*.log")]
@@ -205,7 +216,7 @@ class EdgeJournal:
         j, round = header["neighbour"], header["round"]
         if self.edge_vote(j, round) in ("", YES):
             self.votes[j].set_vote(round, header["kind"])
-        if header["kind"] == UP and round >= t:
+        if content and round >= t:
             self.messages[j, round] = content
 
     def _header(self, j: int, t: int, vote: str) -> dict[str, Any]:
@@ -280,6 +291,26 @@ def recorded_network(network: Network, folders: Sequence[Path], exchanges: int =
                     f"deadline whose links keep their state for a whole round can be replayed"
                 )
     return interrupted(network, [sorted(links) for links in down], skipping)
+
+
+def recorded_versions(network: Network, folders: Sequence[Path]) -> list[list[dict[int, int]]]:
+    """Return the messages that each site has used in asynchronous rounds, for `engine.site_replay`.
+
+    Args:
+        network: network of the sites.
+        folders: run folders of all sites, in the order of the agents, after the run.
+
+    Returns:
+        By site and round, the round in which each neighbour made the message that was used.
+    """
+    versions = []
+    for i, folder in enumerate(folders):
+        votes = _read_votes(network, i, Path(folder))
+        del votes[OWN]
+        rounds = range(min((len(log) for log in votes.values()), default=0))
+        with refuse_unreadable(DamagedJournal, f"{folder} has no versions of messages: {REMEDY}"):
+            versions.append([{j: int(log[t]) for j, log in votes.items()} for t in rounds])
+    return versions
 
 
 def _read_votes(network: Network, agent: int, folder: Path) -> dict[int, dict[int, str]]:

@@ -111,6 +111,8 @@ class Outbox:
     that a neighbour will never request by `is_unneeded`: the edge was down in that round.
     """
 
+    keeps_latest = False  # whether neighbours want the newest message only
+
     def __init__(
         self,
         neighbours: Iterable[int],
@@ -192,3 +194,23 @@ class Outbox:
         """Restore the content of a checkpoint."""
         self.durable = {j: int(durable[str(j)]) for j in self.durable}
         self.frames, self.complete_from = dict(frames), complete_from
+
+
+class LatestOutbox(Outbox):
+    """Newest frame of an agent in asynchronous rounds, and its last, that it has finished.
+
+    Neighbours count rounds of their own, and keep the messages that they use in their journals.
+    """
+
+    keeps_latest = True
+
+    @property
+    def first_round(self) -> int:
+        return 0
+
+    def add_message(self, round: int, frame: Frame, consensus_step: int = 0) -> None:
+        frames = self.frames | {(round, consensus_step): frame}
+        self.frames = {key: frames[key] for key in sorted(frames)[-2:]}
+
+    def drop_unneeded(self) -> None:
+        """Do nothing: only newer messages replace older ones."""

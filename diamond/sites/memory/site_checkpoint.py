@@ -190,7 +190,8 @@ class CheckpointWriter:
 
     def __init__(self, node: "Node"):
         self.agent, self.run, self.folder = node.agent, node.run_digest, node.folder
-        self.service, self.client, self.edges = node.service, node.client, node.edges
+        self.service, self.client = node.service, node.client
+        self.edges = node.edges or node.latest
         self.run_blocking = node.run_blocking
         self._pending: asyncio.Task[None] | None = None
 

@@ -22,6 +22,7 @@ from ...privacy.private_runs import with_simulated_secret
 from ...problem import Problem
 from ...schedules.deferred import replace_deferred, specialize
 from ..transport.wire_format import Layout, layout_of
+from .asynchronous_mixing import AsynchronousMixing
 from .channel_codec import make_channel_codec
 from .round_progress import AgentProgress, rollback_state, split_into_exchanges
 
@@ -55,7 +56,7 @@ class AgentSetup:
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
         algorithm = with_simulated_secret(algorithm, number)
-        used = {"changing members": epoch is not None, "missing='continue'": missing == "continue"}
+        used = {"changing members": epoch is not None, f"missing='{missing}'": True}
         used |= {"privacy": algorithm.privacy is not None}
         for row, _ in find_exclusions(used | {"exact means": True}, "sites")[:1]:
             algorithm = algorithm.without_exact_means(row.reason)
@@ -91,6 +92,14 @@ class AgentSetup:
             mask = lambda leaf: leaf._replace(dtype="uint64")
             self.layouts = [tuple(map(mask, layout)) for layout in self.layouts]
         self.exchanges, self.final_stages = split_into_exchanges(self.template, self.layouts)
+        self.asynchronous: AsynchronousMixing | None = None
+        if missing == "asynchronous":
+            used |= {"a common lower level": problem.lower_level == "common"}
+            used |= {"several exchanges": len(self.exchanges) != 1}
+            traffic.check_asynchronous_rounds(specialized, network.name, network.features | used)
+            (stage,) = (exchange.stage for exchange in self.exchanges)
+            inputs = self.message_shapes[stage], self.layouts[stage]
+            self.asynchronous = AsynchronousMixing(self.neighbours, *inputs)
         self.has_several_stages = sum(stage.repeats for stage in self.template.stages) > 1
         self._rows, self._objectives = jax.tree.flatten(self.objectives)
         self._bits = jax.random.key_data(self.key)  # typed keys are slow to pass to a program
@@ -181,6 +190,7 @@ class AgentSetup:
         state = self.template.init(*self.problem.start(self.seed))
         codec, count = self.channel_codec, len(self.sources)
         states = codec and tuple(codec.initial_states(m, count) for m in self.message_shapes)
+        states = self.asynchronous.initial_states() if self.asynchronous else states
         first, spent = self.first_round, cost_counter.zeros()
         return AgentProgress(first, state, spent, self.algorithm, {}, states)
 

@@ -16,6 +16,7 @@ from ..transport.timeouts import WaitRecord, retry_until_answered
 from ..transport.wire_format import Envelope, Frame, FrameError, Layout
 from ..transport.worker_thread import BackgroundTasks
 from .edge_states import EdgeStates
+from .latest_messages import LatestMessages
 from .node_status import NeighbourStatus
 
 if TYPE_CHECKING:
@@ -97,18 +98,19 @@ class NeighbourClient:
                 attempt, description, self.timeouts, self.wait_records[j]
             )
         self.neighbour_status[j].round = round
-        if not consensus_step and self.service.edges is None:
-            self._subscribe(j, t + 1)
+        if not consensus_step and self.service.edges is None and t + 1 < self.last_tick:
+            self.subscribe(j, t + 1)
         return message
 
-    def _subscribe(self, j: int, t: int) -> None:
-        """Subscribe to the messages of j from exchange t on."""
-        if t < self.last_tick:
-            if (earlier := self._subscriptions.get(j)) is not None:
-                earlier.end()
-            subscription = self._subscriptions[j] = Subscription(t)
-            request = self._encode_request(messages.SubscriptionRequest, t)
-            self.transport.subscribe(j, request, subscription)
+    def subscribe(self, j: int, t: int) -> Subscription:
+        """Subscribe to the messages of j from exchange t on, or to its latest ones."""
+        if (earlier := self._subscriptions.get(j)) is not None:
+            earlier.end()
+        keeps_latest = self.service.outbox.keeps_latest
+        subscription = self._subscriptions[j] = Subscription(t, keeps_latest)
+        request = self._encode_request(messages.SubscriptionRequest, t)
+        self.transport.subscribe(j, request, subscription)
+        return subscription
 
     def is_subscribed(self, j: int, t: int) -> bool:
         """Return whether a subscription delivers j's message of exchange t; not the last one."""
@@ -187,7 +189,7 @@ class NeighbourClient:
             self.service.outbox.receipts.record(j, receipt)
         return arrays
 
-    async def greet_neighbours(self, edges: EdgeStates | None) -> None:
+    async def greet_neighbours(self, edges: EdgeStates | LatestMessages | None) -> None:
         """Compare the run with every neighbour that has not finished.
 
         An agent that differs from all neighbours gets the differences and stops. An agent that
@@ -224,8 +226,8 @@ class NeighbourClient:
                 await retry_until_answered(
                     lambda: attempt(j), description, self.timeouts, self.wait_records[j]
                 )
-                if self.service.edges is None:
-                    self._subscribe(j, self.first_tick)
+                if self.service.edges is None and self.first_tick < self.last_tick:
+                    self.subscribe(j, self.first_tick)
 
         await gather_or_cancel(greet_until_answered(j) for j in others)
 

@@ -41,6 +41,7 @@ class ExchangeRunner:
         agent, service = self.agent, self.service = node.agent, node.service
         self.run, self.name, self.clock = node.run_digest, node.name, node.clock
         self.client, self.edges, self.round_deadline = node.client, node.edges, node.round_deadline
+        self.latest = node.latest
         self.run_blocking, self.sent = node.run_blocking, node.sent
         self.ledger, self.signatures, self.masks = node.ledger, node.signatures, node.masks
         sources, own_index = agent.sources, agent.sources.index(agent.number)
@@ -193,6 +194,7 @@ class ExchangeRunner:
                 continue
             is_mean = self.agent.sends_mean(exchange)
             run_exchange = self._run_mean if is_mean else self._run_exchange
+            run_exchange = self._run_asynchronous if self.latest else run_exchange
             progress, messages = await run_exchange(progress, exchange)
             all_messages.append(messages)
         self.messages = all_messages or self.messages
@@ -316,6 +318,28 @@ class ExchangeRunner:
         self._detect_outliers(t, exchange, absent)
         return after, messages
 
+    async def _run_asynchronous(
+        self, progress: AgentProgress, exchange: int
+    ) -> tuple[AgentProgress, dict[int, list[Any]]]:
+        """Run the exchange of a round with the messages that have arrived."""
+        agent, mixing, states = self.agent, self.agent.asynchronous, progress.channel_states
+        assert mixing is not None and self.latest is not None
+        is_early, t = agent.sends_before_gradient(exchange), agent.tick(progress, exchange)
+        work = agent.outgoing_arrays, progress, exchange
+        own = await self.run_blocking(*work, None) if is_early else []
+        bundle = self.publish(t, mixing.bundle(states, own)) if is_early else []
+        local_result = await self.run_blocking(agent.compute, progress, exchange)
+        self.spent = local_result.spent
+        if not is_early:
+            own = await self.run_blocking(*work, local_result)
+            bundle = self.publish(t, mixing.bundle(states, own))
+        received = await self.latest.use_messages(t)
+        mixed, states = mixing.receive(states, own, bundle, received)
+        messages = mixed | {agent.number: own}
+        after = await self._finish_exchange(progress, exchange, local_result, messages)
+        sources = dict(zip(agent.neighbours, [[*state.received] for state in states]))
+        return after._replace(channel_states=states), sources | {agent.number: own}
+
     def _is_out(self, j: int, t: int) -> bool:
         """Return whether messages of j are not used, since it is proven to lie."""
         return self.signatures is not None and self.signatures.is_out(j, t)
@@ -359,6 +383,11 @@ class ExchangeRunner:
         """Record a message that is not signed, before it is sent."""
         t, step = envelope.round, envelope.consensus_step
         place = t, step, frame_tag(frame), self.clock.round_of(t)
+        if self.agent.asynchronous is not None and arrays:
+            numbers = {self.service.site_name(j): j for j in self.agent.neighbours}
+            part = self.agent.asynchronous.frame_for
+            digest_for = lambda name: frame_tag(part(numbers[name], envelope, frame))
+            return self.sent.record(*place, digest_for=digest_for)
         if self.masks is None or step or not arrays:
             return self.sent.record(*place)
         masks, numbers = self.masks, {self.service.site_name(j): j for j in self.agent.neighbours}

@@ -24,6 +24,7 @@ from ..identity.handshake import compute_digests
 from ..identity.site_names import SiteNames, site_name
 from ..memory.edge_journal import EdgeJournal
 from ..memory.epoch_entry import EpochEntry
+from ..memory.outbox import LatestOutbox
 from ..memory.sent_record import RECORD_FILE, SentRecord
 from ..memory.site_checkpoint import CheckpointWriter
 from ..memory.site_rollback import NeighbourRolledBack, RunClock, keep_state_if_due
@@ -36,6 +37,7 @@ from ..transport.worker_thread import BlockingRunner, BriefWorkRunner
 from . import warm_restart
 from .client import NeighbourClient, Transport
 from .edge_states import EdgeStates
+from .latest_messages import LatestMessages
 from .message_exchange import ExchangeRunner
 from .node_status import describe_node
 from .round_deadline import DeadlineEdges, describe_policy, make_deadline
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from ..trust.message_masks import MessageMasks
     from ..trust.signed_messages import SignedMessages
 
-MissingPolicy = Literal["wait", "continue"]
+MissingPolicy = Literal["wait", "continue", "asynchronous"]
 BRIEF_METHODS = ("compute", "outgoing_arrays", "finish_exchange", "finish_round")  # run inline
 COMPILED_AGENTS: WeakSet[Agent] = WeakSet()  # agents of this process with compiled rounds
 
@@ -69,8 +71,8 @@ class Node:
     Without a folder nothing survives a crash. `run_blocking` runs blocking functions. `on_round` is
     called at the start and after every round. If a checkpoint is due, it is called before the
     checkpoint, while the next rounds run, and finds the state of its round in `evaluation_inputs`;
-    otherwise it must be brief. `missing` is the treatment of absent neighbours: wait, or continue,
-    see `edge_states`.
+    otherwise it must be brief. `missing` is the treatment of absent neighbours, that of the agent:
+    wait, or continue, see `edge_states`, or asynchronous, see `latest_messages`.
     """
 
     agent: Agent
@@ -99,7 +101,7 @@ class Node:
         missing = describe_policy(self.missing, self.deadline, self.sign is not None)
         self.digests = compute_digests(self.agent, self.planned_rounds, missing, start)
         self.run_digest = self.digests["run"]
-        self.clock = RunClock(self.agent, self.rounds, self.missing == "continue")
+        self.clock = RunClock(self.agent, self.rounds, self.missing != "wait")
         self.last_tick = self.clock.last_tick
         self.service = Service(self)
         self.sent = SentRecord(
@@ -121,6 +123,7 @@ class Node:
         self.before_round: Callable[[], Awaitable[None]] | None = None  # delays the next round
         self.service.status, self.service.stop = self.status, self.shutdown.request
         self.edges = self._make_edges() if self.missing == "continue" else None
+        self.latest = self._make_latest() if self.agent.asynchronous else None
         self.round_deadline = make_deadline(self)
         self.masks = self.service.masks = self._make_masks(start) if self.agent.masked else None
         terms = ledger_terms(self.agent.algorithm, self.agent.problem)
@@ -163,6 +166,13 @@ class Node:
         self.service.outbox.is_unneeded = lambda j, t: journal.edge_vote(j, t) == DOWN
         return edges
 
+    def _make_latest(self) -> LatestMessages:
+        self.service.asynchronous = self.agent.asynchronous
+        self.service.outbox = LatestOutbox(self.agent.neighbours)
+        folder = self.folder / "journal" if self.folder else None
+        journal = EdgeJournal(self.agent.neighbours, self.run_digest, folder, keeps_history=True)
+        return LatestMessages(self, journal)
+
     def _make_masks(self, start: str) -> "MessageMasks":
         from ..trust.mask_keys import MaskIdentity
         from ..trust.message_masks import MessageMasks
@@ -176,15 +186,16 @@ class Node:
     async def run(self) -> AgentProgress:
         """Run all rounds, from the checkpoint if any; return once no neighbour needs more."""
         progress = self.checkpoints.restore()
-        self._end_if_finished(progress)
         self.sent.open(self.client.first_tick)
         if self.masks is not None:
             self.masks.open(is_resumed=progress.clock > 0)
         try:
-            if self.edges:
-                self.edges.journal.restore(self.agent.tick(progress))
+            for owner in (self.edges, self.latest):
+                if owner is not None:
+                    owner.journal.restore(self.agent.tick(progress))
             if self.round_deadline:
                 self.round_deadline.restore(self.agent.tick(progress))
+            self._end_if_finished(progress)
             progress = await self._start(progress)
             while progress.t < self.rounds or not await self._all_finished(progress):
                 if self.before_round is not None:
@@ -223,8 +234,9 @@ class Node:
             await self.checkpoints.cancel()
             if self.round_deadline:
                 self.round_deadline.close()
-            if self.edges:
-                await self.edges.close()
+            for owner in (self.edges, self.latest):
+                if owner is not None:
+                    await owner.close()
         return progress
 
     async def _start(self, progress: AgentProgress) -> AgentProgress:
@@ -233,7 +245,8 @@ class Node:
         is_new = progress.clock == self.agent.first_round
         is_restart = is_new and warm_restart.is_warm_restart(self.folder)
         needs_all = is_new and (is_restart or deferred_names(self.agent.algorithm))
-        await run_or_halt(self.client.greet_neighbours(None if needs_all else self.edges))
+        edges = self.edges or self.latest
+        await run_or_halt(self.client.greet_neighbours(None if needs_all else edges))
         if self.masks is not None:
             await run_or_halt(self.masks.agree(self.client, self.run_blocking))
         self.greeting_seconds = loop_time() - start
@@ -324,8 +337,11 @@ class Node:
     def _end_if_finished(self, progress: AgentProgress) -> None:
         """Make the last round that of `progress`, if the algorithm has ended there.
 
-        All agents have the same averages, so they end in the same round.
+        All agents have the same averages, so they end in the same round. In asynchronous rounds,
+        an agent ends before its last round once all its neighbours have ended.
         """
+        if self.latest and progress.t < self.rounds and self.latest.has_ended(progress.t):
+            self.rounds = progress.t
         if progress.t < self.rounds and progress.has_ended:
             self._shorten(progress.t)
 

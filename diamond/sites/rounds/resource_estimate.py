@@ -26,9 +26,9 @@ def estimate_resources(agent: Agent, every: int, missing: str = "wait") -> Resou
     rollback states are kept.
     """
     sent_bytes = every * (agent.bytes_per_round + 2 * agent.mean_bytes_per_round)
-    received_bytes = sent_bytes * len(agent.neighbours) if missing == "continue" else 0
+    received_bytes = sent_bytes * len(agent.neighbours) if missing != "wait" else 0
     state_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(agent.initial_progress().state))
-    rollback_bytes = max_rollback_states(agent, missing == "continue") * state_bytes
+    rollback_bytes = max_rollback_states(agent, missing != "wait") * state_bytes
     disk = MESSAGE_FILES * sent_bytes + 3 * received_bytes + 3 * (state_bytes + rollback_bytes)
     return ResourceEstimate(
         disk, 2 * sent_bytes + 2 * received_bytes + 2 * state_bytes + rollback_bytes

@@ -17,6 +17,7 @@ from ..transport.messages import STUCK, RoundRequest, Vote
 from ..transport.subscription import Publisher
 from ..transport.timeouts import loop_time
 from ..transport.wire_format import MAX_REQUEST_BYTES, Envelope, Frame, FrameError
+from .asynchronous_mixing import AsynchronousMixing
 from .edge_states import EdgeStates
 from .round_deadline import DeadlineEdges
 
@@ -51,6 +52,7 @@ class Service:
         self.answer_overview: Callable[[messages.OverviewQuery], Awaitable[Frame]] | None = None
         self.masks: MessageMasks | None = None  # if messages are masked
         self.signatures: SignedMessages | None = None  # if messages are signed
+        self.asynchronous: AsynchronousMixing | None = None  # if rounds are asynchronous
         self.receive_roster: Callable[[messages.RosterOffer], Frame] | None = None
         self._finish_lock = asyncio.Lock()
         self._change = asyncio.Event()
@@ -133,7 +135,8 @@ class Service:
     def _start_subscription(self, request: RoundRequest) -> Publisher:
         """Start a subscription in place of the neighbour's earlier one."""
         self.outbox.record_durable(request.sender, request.durable)
-        publisher = self.publishers[request.sender] = Publisher(request.round)
+        first = 0 if self.outbox.keeps_latest else request.round
+        publisher = self.publishers[request.sender] = Publisher(first)
         publisher.on_opened = lambda: self._send_available(request.sender, publisher)
         return publisher
 
@@ -142,6 +145,9 @@ class Service:
         if self._failure:
             publisher.refuse(RunFailed(self._failure))
             return
+        if self.outbox.keeps_latest:
+            rounds = [t for t, _ in self.outbox.frames if t < self.last_tick]
+            publisher.next_tick = max([publisher.next_tick, *rounds])
         while publisher.next_tick < self.last_tick:
             t = publisher.next_tick
             exists = (t, 0) in self.outbox.frames
@@ -150,7 +156,7 @@ class Service:
                 return
             publisher.next_tick += 1
             if not publisher.send(frame) or not exists:
-                if self.publishers.get(j) is publisher:
+                if self.publishers.get(j) is publisher and not self.outbox.keeps_latest:
                     del self.publishers[j]
                 return
 
@@ -163,6 +169,9 @@ class Service:
             if renewed is not frame:
                 self.outbox.add_message(t, renewed, consensus_step)
             return renewed
+        if self.asynchronous is not None and frame is not None and t < self.last_tick:
+            envelope = Envelope(self.digests["run"], self.agent, t)
+            return self.asynchronous.frame_for(j, envelope, frame)
         if self.masks is None or frame is None or consensus_step or t == self.last_tick:
             return frame
         return self.masks.mask_frame(j, t, frame)

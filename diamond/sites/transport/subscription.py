@@ -20,10 +20,13 @@ MAX_QUEUED = 3  # maximum number of messages queued or in flight
 
 
 class Subscription:
-    """Receiving end of a subscription: messages of one neighbour from exchange `next_tick` on."""
+    """Receiving end of a subscription: messages of one neighbour from exchange `next_tick` on.
 
-    def __init__(self, first: int):
-        self.next_tick, self.ended = first, False
+    With `keeps_latest`, a message that has not been read is replaced by the next one.
+    """
+
+    def __init__(self, first: int, keeps_latest: bool = False):
+        self.next_tick, self.ended, self.keeps_latest = first, False, keeps_latest
         self.error: Refused | None = None  # permanent error
         self._queue: deque[Any] = deque()
         self._has_changed = asyncio.Event()
@@ -32,6 +35,8 @@ class Subscription:
         """Receive a message, dropped if the subscription has ended; False if there are too many."""
         if self.ended:
             return True
+        if self.keeps_latest:
+            self._queue.clear()
         if len(self._queue) >= MAX_QUEUED:
             self.end()
             return False
