@@ -183,7 +183,7 @@ class _SiteRun:
             return [Epoch(0, self.network, tuple(range(self.network.agents)))]
         if self.build_network is None:
             raise ValueError("the roster changes members: give build_network")
-        epochs = roster_epochs(roster, self.build_network)
+        epochs = roster_epochs(roster, self.build_epoch_network)
         if len(epochs) > 1:
             try:
                 self.check_change()
@@ -192,13 +192,19 @@ class _SiteRun:
                 raise BadBundle(message) from None
         return epochs
 
+    def build_epoch_network(self, table: Mapping[str, Any]) -> Network:
+        """Build a network of a roster, with the masks of the federation."""
+        if self.build_network is None:
+            return self.network
+        network, limit = self.build_network(table), self.network.mask_limit
+        is_plain = limit is None or network.mask_limit is not None
+        return network if is_plain else network.masked(limit)
+
     def check_change(self) -> None:
         """Refuse a change of the members that this run cannot follow."""
         if self.build_network is None:
             raise ValueError("the networks of other members are unknown: give build_network")
         used = {"missing='continue'": self.settings.missing == "continue", "changing members": True}
-        used |= {"signatures": self.settings.signed, "privacy": self.is_private}
-        used |= {"masked sums": self.network.mask_limit is not None}
         check_combination(used, self.site.roster.federation, "sites")
         check_member_changes(self.problem, self.algorithm)
 
@@ -283,7 +289,7 @@ class _SiteRun:
                 return epoch_run.node.status() | loss
 
             overview = StatusCollector(credentials, client, status).answer
-            build = self.build_network or (lambda table: self.network)
+            build = self.build_epoch_network
             acceptance = RosterAcceptance(
                 credentials, bundle, epoch_run, client, build, self.check_change
             )
