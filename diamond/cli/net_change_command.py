@@ -43,7 +43,6 @@ def change(
     with report_site_errors():
         from ..config.federation_file import load
         from ..config.validation_errors import BadExperiment, Mistake, value_errors_as_mistakes
-        from ..core.exclusions import check_combination
         from ..sites.identity.private_keys import read_request
         from ..sites.identity.roster import ROSTER, decode_roster, load_roster
         from ..sites.identity.roster_changes import change_members
@@ -60,8 +59,6 @@ def change(
             raise BadExperiment(str(file), [Mistake(name, message) for name in changed])
         network = federation.build_network(), terms["network"]
         with value_errors_as_mistakes(str(file)):
-            used = {"changing members": True, "signatures": federation.signed}
-            check_combination(used, federation.name, "sites")
             requests = [read_request(path) for path in request or ()]
             bundles = change_members(
                 folder,

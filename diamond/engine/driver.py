@@ -49,7 +49,8 @@ class Driver:
         self.problem, self.backend, self.sampling = problem, backend, sampling
         self.seeds = [seed for _, seed in runs]
         shared_context = {"groups": backend.groups, "consensus": backend.consensus}
-        shared_context |= {"members": getattr(backend, "members", None)}
+        if epoch := getattr(backend, "epoch", None):
+            shared_context |= {"members": epoch.members, "first_round": epoch.from_round}
         self.steps = []
         for algorithm, seed in runs:
             inputs, memory = (problem, network, algorithm.batch, seed), dict(estimates or {})

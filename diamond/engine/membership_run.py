@@ -16,7 +16,12 @@ import numpy as np
 from ..core import cost_counter, host_transfer
 from ..core.exclusions import check_combination
 from ..core.sampling import Sampling
-from ..interface.member_changes import check_member_changes, mean_point
+from ..interface.member_changes import (
+    check_member_changes,
+    common_point,
+    mean_over_staying,
+    start_between,
+)
 from ..interface.round_interface import Algorithm, Method
 from ..metrics import stopping
 from ..metrics.evaluations import Every
@@ -24,6 +29,8 @@ from ..metrics.measures import Measures
 from ..metrics.stopping import Stop
 from ..network import Network
 from ..network.membership_epochs import Epoch, epoch_ends
+from ..network.mixing.exact_mean import mean_tree
+from ..privacy.private_runs import with_simulated_secrets
 from ..problem import Problem
 from ..records.run import Run
 from ..records.run_inputs import describe
@@ -44,6 +51,7 @@ class SimulationSettings(NamedTuple):
     on_evaluation: OnEvaluation | None
     precision: Any
     memory: Any
+    shrinks: bool
 
 
 class Everyone(NamedTuple):
@@ -51,19 +59,20 @@ class Everyone(NamedTuple):
 
     state: Any
     spent: np.ndarray
+    uses: dict[tuple[int, int], int]  # bytes of rounds over each edge
     messages: int = 0
     bytes: int = 0
     seconds: float = 0.0
     compile_seconds: float = 0.0
 
 
-def check_epochs(problem: Problem, network: Network, algorithm: Algorithm, shrinks: bool) -> None:
+def check_epochs(problem: Problem, network: Network, algorithm: Algorithm) -> None:
     """Refuse runs that cannot go on with other members."""
     check_member_changes(problem, algorithm)
     absent = {*range(problem.agents)} - {*network.epochs[0].members}
     is_elsewhere = any(problem.rows[part]._sources.keys() & absent for part in problem.rows)
-    used = {"on_divergence='shrink'": shrinks, "rows in other processes": is_elsewhere}
-    check_combination(used | {"changing members": True}, network.name)
+    used = {"changing members": True, "rows in other processes": is_elsewhere}
+    check_combination(used, network.name)
 
 
 def simulate_epochs(
@@ -88,18 +97,25 @@ def simulate_epochs(
         members, seed = list(epoch.members), settings.seed
         part = problem.select_agents(members)
         inputs = part, epoch.network, algorithm.batch, settings.sampling
-        backend = SingleDevice(*inputs, settings.precision, settings.memory, members)
+        backend = SingleDevice(*inputs, settings.precision, settings.memory, epoch)
         driver = SingleDriver(
-            part, epoch.network, algorithm, seed, settings.sampling, backend, settings.measures
+            part,
+            epoch.network,
+            with_simulated_secrets(algorithm, members),
+            seed,
+            settings.sampling,
+            backend,
+            settings.measures,
+            settings.shrinks,
         )
         if everyone is None:
             start = host_transfer.broadcast_to_agents(problem.start(seed), problem.agents)
             state = jax.vmap(driver.policy.algorithm.init)(*start)
             counters = cost_counter.agent_counters(cost_counter.Cost(), problem.agents)
-            everyone = Everyone(state, counters)
+            everyone = Everyone(state, counters, dict.fromkeys(network.edges, 0))
         else:
             assert before is not None
-            _begin_epoch(driver, backend, epoch, before, everyone=everyone)
+            _begin_epoch(driver, backend, settings, epoch, before=before, everyone=everyone)
             driver.recorder.entries = entries
         recorder = driver.recorder
 
@@ -115,7 +131,7 @@ def simulate_epochs(
         entries = recorder.entries
         per_agent += [_spread(values, members, problem.agents) for values in recorder.per_agent]
         run = recorder.run(driver.progress)
-        everyone = _after_epoch(everyone, driver, run, members, first=epoch.from_round)
+        everyone = _after_epoch(everyone, driver, run, epoch)
         before = epoch
         if is_reached(entries[-1]):
             break
@@ -126,21 +142,32 @@ def simulate_epochs(
 
 
 def _begin_epoch(
-    driver: SingleDriver, backend: SingleDevice, epoch: Epoch, before: Epoch, *, everyone: Everyone
+    driver: SingleDriver,
+    backend: SingleDevice,
+    settings: SimulationSettings,
+    epoch: Epoch,
+    *,
+    before: Epoch,
+    everyone: Everyone,
 ) -> None:
     """Set the driver of an epoch to its first round; see `interface.member_changes`."""
     algorithm: Method = driver.policy.algorithm  # with `restart_trackers`: `check_member_changes`
-    members, fresh = np.asarray(epoch.members), driver.progress
-    state = algorithm.restart_trackers(jax.tree.map(lambda a: a[members], everyone.state))
+    members, fresh, recorder = np.asarray(epoch.members), driver.progress, driver.recorder
+    state = jax.tree.map(lambda a: a[members], everyone.state)
     stays = [agent in before.members for agent in epoch.members]
-    join_bytes = 0
+    traffic, join_bytes = recorder.inputs.traffic, 0
+    if traffic.means:
+        state, join_bytes = _at_exact_mean(driver.problem, epoch, state, stays)
+    state = jax.vmap(algorithm.restart_trackers)(state)
     for place, agent in enumerate(epoch.members):
-        if stays[place]:
+        if stays[place] or traffic.means:
             continue
         sources = [j for j in epoch.neighbours(agent) if j in before.members]
+        sources = [] if epoch.network.mask_limit is not None else sources
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(everyone.state.x)]
         x, y = jax.tree.map(lambda a, place=place: a[place], (fresh.state.x, fresh.state.y))
-        begun = algorithm.init(mean_point([[leaf[j] for leaf in leaves] for j in sources], x), y)
+        points = [[leaf[j] for leaf in leaves] for j in sources]
+        begun = algorithm.init(start_between(points, x, epoch.network), y)
         state = jax.tree.map(lambda a, own, place=place: a.at[place].set(own), state, begun)
         join_bytes += len(sources) * sum(leaf[0].nbytes for leaf in leaves)
     shapes = [jax.tree.map(jnp.shape, tree) for tree in (state, fresh.state)]
@@ -149,27 +176,41 @@ def _begin_epoch(
     earlier = np.where(np.reshape(stays, (-1, 1, 1)), everyone.spent[members], 0)
     spent = cost_counter.add(fresh.spent, jnp.asarray(earlier, jnp.uint32))
     t = host_transfer.to_device(epoch.from_round, np.int32)
-    driver.progress = backend.scatter_progress(Progress(t, state, spent, fresh.link_states))
+    progress = backend.scatter_progress(Progress(t, state, spent, fresh.link_states))
+    driver.begin(progress, settings.shrinks)
     driver.seconds, driver.compile_seconds = everyone.seconds, everyone.compile_seconds
-    recorder = driver.recorder
-    counted = epoch.network.count_messages(epoch.from_round) * recorder.inputs.traffic.bytes
+    counted = traffic.count_bytes(epoch.network, epoch.from_round)
     recorder.earlier_bytes = everyone.bytes + join_bytes - counted
 
 
-def _after_epoch(
-    everyone: Everyone, driver: SingleDriver, run: Run, members: Sequence[int], *, first: int
-) -> Everyone:
-    """Return all agents after an epoch that began in round `first`."""
-    places, progress, recorder = np.asarray(members), driver.progress, driver.recorder
+def _at_exact_mean(
+    problem: Problem, epoch: Epoch, state: Any, stays: Sequence[bool]
+) -> tuple[Any, int]:
+    """Return the state with x, and a common y, at the mean over the agents that stay; and bytes."""
+    leaves, structure = jax.tree.flatten(common_point(problem, state.x, state.y))
+    masked = [np.where(np.reshape(stays, (-1, *[1] * (a.ndim - 1))), a, 0) for a in leaves]
+    tree, count = mean_tree(epoch.network), len(stays)
+    means = mean_over_staying([np.asarray(tree.mean(a)) for a in masked], count, sum(stays))
+    shared = [jnp.broadcast_to(jnp.asarray(mean), (count, *mean.shape)) for mean in means]
+    point = dict(zip("xy", jax.tree.unflatten(structure, shared)))
+    return state._replace(**point), 2 * (count - 1) * sum(mean.nbytes for mean in means)
+
+
+def _after_epoch(everyone: Everyone, driver: SingleDriver, run: Run, epoch: Epoch) -> Everyone:
+    """Return all agents after an epoch."""
+    places, progress, recorder = np.asarray(epoch.members), driver.progress, driver.recorder
     state = jax.tree.map(lambda a, own: a.at[places].set(own), everyone.state, progress.state)
     spent = everyone.spent.copy()
     spent[places] = np.asarray(progress.spent)
-    exchanges = recorder.inputs.traffic.exchanges
-    counted = recorder.inputs.network.count_messages(first) * exchanges
+    traffic, before = recorder.inputs.traffic, (epoch.network, epoch.from_round)
+    bytes_before, uses = traffic.count_bytes_by_edge(*before), dict(everyone.uses)
+    for edge, pair in zip(epoch.edges, epoch.network.edges):
+        uses[edge] += run.traffic[pair] - bytes_before[pair]
     return Everyone(
         state,
         spent,
-        everyone.messages + run.messages - counted,
+        uses,
+        everyone.messages + run.messages - traffic.count_messages(*before),
         int(recorder.entries[-1]["bytes"]),
         driver.seconds,
         driver.compile_seconds,
@@ -188,8 +229,7 @@ def _whole_run(
 ) -> Run:
     """Return the run of all agents, given that of the last epoch."""
     spent = cost_counter.total(jnp.asarray(everyone.spent))
-    uses, total = network.count_messages_by_edge(run.rounds), everyone.bytes
-    share = total / max(sum(uses.values()), 1)
+    share = everyone.bytes / max(sum(everyone.uses.values()), 1)
     best = run.best
     if best is not None:
         start = everyone.state.x, everyone.state.y
@@ -204,7 +244,7 @@ def _whole_run(
         network=network,
         problem=problem,
         costs={name: spent[:, i] for i, name in enumerate(cost_counter.Cost._fields)},
-        traffic={edge: round(n * share) for edge, n in uses.items()},
+        traffic={edge: round(n * share) for edge, n in everyone.uses.items()},
         messages=everyone.messages,
         best=best,
         snapshot=None,

@@ -129,8 +129,9 @@ class Recorder:
 
     def roll_back(self, round: int) -> None:
         """Drop the entries after `round`."""
-        count = sum(entry["round"] <= round for entry in self.entries)
-        del self.entries[count:], self.per_agent[count:]
+        while self.entries and self.entries[-1]["round"] > round:
+            self.entries.pop()
+            self.per_agent.pop()
 
     @property
     def history(self) -> dict[str, np.ndarray]:

@@ -167,7 +167,7 @@ def simulate(
     has_steps = specialize(algorithm, problem, network).with_scaled_steps(1.0) is not None
     shrinks = on_divergence == "shrink" and has_steps  # quasi-Newton steps never diverge
     if network.epochs:
-        check_epochs(problem, network, algorithm, shrinks)
+        check_epochs(problem, network, algorithm)
         used = {"several devices": devices is not None, "sharded models": shard is not None}
         used |= {"backend": backend is not None, "resume": resume is not None}
         used |= {"changing members": True, "on_progress": on_progress is not None}
@@ -188,7 +188,7 @@ def simulate(
         report_stage("compiling")
         if network.epochs:
             settings = SimulationSettings(
-                seed, every, sampling, measures, stop, on_evaluation, precision, memory
+                seed, every, sampling, measures, stop, on_evaluation, precision, memory, shrinks
             )
             show = lambda entries: display.progress(NAME, entries)
             run = simulate_epochs(

@@ -1,6 +1,5 @@
 """Backend with all agents on one device."""
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax
@@ -12,6 +11,7 @@ from ..core.sampling import Sampling
 from ..hardware.device_memory import Budget, MemoryBoundedProgram
 from ..interface.round_interface import Algorithm
 from ..network import Network
+from ..network.membership_epochs import Epoch
 from ..network.mixing.lossy_mixer import make_mixer
 from ..network.mixing.mixing_interface import MemberMixer
 from ..problem import Problem
@@ -36,9 +36,9 @@ class SingleDevice(SingleRunBackend):
         sampling: Sampling,
         precision: Precision | None = None,
         memory: int | Literal["least"] | None = None,
-        members: Sequence[int] | None = None,
+        epoch: Epoch | None = None,
     ):
-        self.members = members  # numbers of the agents; None: 0, 1, ...
+        self.epoch = epoch  # of a run whose members change
         self.donates = problem.is_large  # rounds overwrite the progress before
         self.inputs = problem, network  # keeps both alive as long as the programs
         self.objectives, self.rows = problem.objectives(batch), problem.stack(problem.measured_part)
@@ -46,8 +46,9 @@ class SingleDevice(SingleRunBackend):
             self.objectives, precision, casts_y=not problem.has_lower_solution
         )
         self.mixing: Any = make_mixer(network)
-        if members is not None:
-            self.mixing = MemberMixer(self.mixing, host_transfer.to_device(members, np.int32))
+        if epoch is not None:
+            members = host_transfer.to_device(epoch.members, np.int32)
+            self.mixing = MemberMixer(self.mixing, members)
         self.sampling = sampling
         self.parallel_agents = 1 if problem.is_large else problem.agents
         limit = None if memory == "least" else memory

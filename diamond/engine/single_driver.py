@@ -50,11 +50,7 @@ class SingleDriver(Driver):
         inputs = problem, network, [(algorithm, seed)], sampling
         super().__init__(*inputs, backend=backend, measures=measures, estimates=estimates)
         (self.policy,), (self.recorder,) = self.steps, self.recorders
-        self.rollback: RollbackPolicy = (
-            HostRollbackPolicy(self.progress, backend, shrink, self.policy.context)
-            if backend.donates
-            else RollbackPolicy(self.progress, [], enabled=shrink)
-        )
+        self.begin(self.progress, shrink)
         begun = time.perf_counter()
         self.measurement.start_compiling(self.progress)
         self.compile_seconds = time.perf_counter() - begun
@@ -66,6 +62,15 @@ class SingleDriver(Driver):
             self.recorder.restore(resume, example.state)
             self.measurement.restore(example.state.y, resume.arrays)
             self.rollback.restore(example, resume.arrays, backend.scatter_progress)
+
+    def begin(self, progress: Progress, shrink: bool) -> None:
+        """Begin at `progress`, the first state to which the run can roll back."""
+        self.progress = progress
+        self.rollback: RollbackPolicy = (
+            HostRollbackPolicy(progress, self.backend, shrink, self.policy.context)
+            if self.backend.donates
+            else RollbackPolicy(progress, [], enabled=shrink)
+        )
 
     def drive(
         self,

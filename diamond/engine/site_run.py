@@ -143,13 +143,11 @@ def run(
     """
     check_counts(settings.rounds, settings.seed, settings.every)
     check_changes(problem, network, algorithm, settings.missing, deadline=settings.deadline)
-    if is_private := algorithm.privacy is not None:
+    if algorithm.privacy is not None:
         shown = {"privacy": True, "--share-loss": settings.share_loss}
         check_combination(shown, "a site", "sites", error=PrivacyRefusal)
         algorithm = with_secret(algorithm, read_or_create_key(folder))
-    site_run = _SiteRun(
-        load_bundle(bundle), problem, network, algorithm, settings, build_network, is_private
-    )
+    site_run = _SiteRun(load_bundle(bundle), problem, network, algorithm, settings, build_network)
     epochs = site_run.epochs()
     agent = site_run.first_agent(epochs)
     check_writable(folder, estimate_resources(agent, settings.every, settings.missing).disk)
@@ -175,7 +173,6 @@ class _SiteRun:
     algorithm: Algorithm
     settings: SiteSettings
     build_network: NetworkBuilder | None
-    is_private: bool
 
     def epochs(self) -> list[Epoch]:
         """Return the epochs that the roster names."""
@@ -184,7 +181,7 @@ class _SiteRun:
             return [Epoch(0, self.network, tuple(range(self.network.agents)))]
         if self.build_network is None:
             raise ValueError("the roster changes members: give build_network")
-        epochs = roster_epochs(roster, self.build_network)
+        epochs = roster_epochs(roster, self.build_epoch_network)
         if len(epochs) > 1:
             try:
                 self.check_change()
@@ -193,13 +190,19 @@ class _SiteRun:
                 raise BadBundle(message) from None
         return epochs
 
+    def build_epoch_network(self, table: Mapping[str, Any]) -> Network:
+        """Build a network of a roster, with the masks of the federation."""
+        if self.build_network is None:
+            return self.network
+        network, limit = self.build_network(table), self.network.mask_limit
+        is_plain = limit is None or network.mask_limit is not None
+        return network if is_plain else network.masked(limit)
+
     def check_change(self) -> None:
         """Refuse a change of the members that this run cannot follow."""
         if self.build_network is None:
             raise ValueError("the networks of other members are unknown: give build_network")
         used = {f"missing='{self.settings.missing}'": True, "changing members": True}
-        used |= {"signatures": self.settings.signed, "privacy": self.is_private}
-        used |= {"masked sums": self.network.mask_limit is not None}
         check_combination(used, self.site.roster.federation, "sites")
         check_member_changes(self.problem, self.algorithm)
 
@@ -284,7 +287,7 @@ class _SiteRun:
                 return epoch_run.node.status() | loss
 
             overview = StatusCollector(credentials, client, status).answer
-            build = self.build_network or (lambda table: self.network)
+            build = self.build_epoch_network
             acceptance = RosterAcceptance(
                 credentials, bundle, epoch_run, client, build, self.check_change
             )

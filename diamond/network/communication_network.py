@@ -21,7 +21,7 @@ from diamond.network.link_interruptions import exchange_every
 from diamond.network.links.link_properties import Links, update_links
 from diamond.network.links.link_values import AgentValues, Compute, EdgeValues
 from diamond.network.mask_limits import DEFAULT_LIMIT, add_masks
-from diamond.network.membership_epochs import Epoch
+from diamond.network.membership_epochs import Epoch, map_epochs
 from diamond.network.mixing_weights import flooding_rounds, is_balanced
 from diamond.network.network_summary import summarize
 from diamond.network.spanning_tree import make_tree
@@ -119,6 +119,8 @@ class Network:
         if as_int("liars", liars) < 1:
             raise ValueError(f"liars = {liars}: robust mixing expects one or more")
         check_combination(self.features | {"robust mixing": True}, self.name)
+        if self.epochs:
+            return map_epochs(self, lambda network: network.robust(rule, liars))
         expected = f"{liars} liar{'s' * (liars != 1)}"
         if reason := explain_undefended(self.graph, liars):
             raise ValueError(f"{self.name} cannot be defended against {expected}: {reason}")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from diamond.core.exclusions import check_combination
+from diamond.network.membership_epochs import map_epochs
 
 if TYPE_CHECKING:
     from diamond.network.communication_network import Network
@@ -16,6 +17,8 @@ def add_masks(network: "Network", limit: float) -> "Network":
     """Return `network` with masked sums of numbers up to `limit`."""
     used = network.features | {"masked sums": True, "further masks": network.mask_limit is not None}
     check_combination(used, network.name)
+    if network.epochs:
+        return map_epochs(network, lambda part: add_masks(part, limit))
     if reason := explain_unmaskable(network):
         raise ValueError(reason)
     return replace(network, mask_limit=as_limit(limit), name=f"{network.name}, masked")

@@ -1,6 +1,6 @@
 """Networks whose agents join and leave: a sequence of epochs, each with members and a network."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from diamond.core.exclusions import check_combination
@@ -25,6 +25,26 @@ class Epoch(NamedTuple):
         """Return the neighbours of a member, in order."""
         row = self.network.weights[[self.members.index(agent)]]
         return [self.members[j] for j in row.indices.tolist() if self.members[j] != agent]
+
+
+def map_epochs(network: "Network", change: Callable[["Network"], "Network"]) -> "Network":
+    """Return a network whose members change, with each of its networks changed."""
+    from diamond.network.time_varying import changing
+
+    networks = {epoch.from_round: change(epoch.network) for epoch in network.epochs}
+    return changing(networks, members={e.from_round: e.members for e in network.epochs})
+
+
+def check_epochs(epochs: Sequence[Epoch]) -> None:
+    """Refuse epochs that do not follow one another, as `check_epoch`, or that mix in other ways."""
+    for before, epoch in zip([epochs[0], *epochs], epochs):
+        check_epoch(epoch, before.members)
+        kinds = [(e.network.defense, e.network.mask_limit) for e in (before, epoch)]
+        if kinds[0] != kinds[1]:
+            raise ValueError(
+                f"round {epoch.from_round}: {epoch.network.name} has other robust mixing or masks "
+                f"than the network before; both stay the same in a run"
+            )
 
 
 def check_epoch(epoch: Epoch, before: Sequence[int]) -> None:

@@ -115,5 +115,5 @@ def mean_tries(network: "Network") -> float:
 
 def exact_mean_obstacle(network: "Network") -> str:
     """Return why agents of the network cannot compute exact means, in a few words, or ""."""
-    run = {"exact means": True, "changing members": network.epochs}
-    return next((row.reason for row, _ in find_exclusions(network.features | run)), "")
+    exclusions = find_exclusions(network.features | {"exact means": True})
+    return next((row.reason for row, _ in exclusions), "")

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from diamond.core.validation import as_int
 from diamond.network.communication_network import Network
 from diamond.network.directed import one_way
-from diamond.network.membership_epochs import Epoch, check_epoch
+from diamond.network.membership_epochs import Epoch, check_epochs
 from diamond.network.mixing_weights import mixing_matrix
 
 NetworkOrGraph: TypeAlias = "Network | nx.Graph"
@@ -167,8 +167,7 @@ def _network_of_epochs(networks: Mapping[int, Network], members: Members | None)
     if sorted(listed) != rounds:
         raise ValueError(f"members are given for rounds {sorted(listed)}, networks for {rounds}")
     epochs = [Epoch(t, networks[t], tuple(int(i) for i in listed[t])) for t in rounds]
-    for before, epoch in zip([epochs[0], *epochs], epochs):
-        check_epoch(epoch, before.members)
+    check_epochs(epochs)
     agents = {i for epoch in epochs for i in epoch.members}
     if agents != {*range(len(agents))}:
         raise ValueError(f"agent {min({*range(len(agents))} - agents)} never takes part")
@@ -178,4 +177,14 @@ def _network_of_epochs(networks: Mapping[int, Network], members: Members | None)
     weights, rule = mixing_matrix(union, "metropolis")
     name = f"changing({', '.join(f'{e.network.name} from round {e.from_round}' for e in epochs)})"
     labels = tuple(range(len(agents)))
-    return Network(nx.freeze(union), weights, name, rule, labels, epochs=tuple(epochs))
+    first = epochs[0].network
+    return Network(
+        nx.freeze(union),
+        weights,
+        name,
+        rule,
+        labels,
+        epochs=tuple(epochs),
+        defense=first.defense,
+        mask_limit=first.mask_limit,
+    )

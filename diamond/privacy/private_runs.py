@@ -5,16 +5,19 @@ the mechanism and the rounds within the budget of every agent.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..core.exclusions import check_combination
 from ..core.pytrees import Tree
 from ..hardware.processes import raise_in_all_processes
 from ..problem import Problem
+from ..schedules.deferred import PerAgent
 from .accountant import epsilon_after
 from .ledger import LedgerTerms
 
@@ -42,6 +45,14 @@ def with_simulated_secret(algorithm: Any, agent: int) -> Any:
     if estimator is None or estimator.secret is not None:
         return algorithm
     return with_secret(algorithm, simulated_words(agent))
+
+
+def with_simulated_secrets(algorithm: Any, agents: Sequence[int]) -> Any:
+    """Return a private method for these agents of a simulation, with their keys of noise."""
+    if algorithm.privacy is None:
+        return algorithm
+    words = PerAgent(jnp.asarray(np.stack([simulated_words(agent) for agent in agents])))
+    return algorithm.with_estimator(replace(algorithm.privacy, secret=words))
 
 
 def check_private_run(

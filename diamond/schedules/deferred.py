@@ -93,6 +93,7 @@ class ResolutionContext:
     consensus: Consensus = field(default_factory=SingleProcess)
     round: int = 0  # rounds completed
     members: Sequence[int] | None = None  # numbers of the agents; None: 0, 1, ...
+    first_round: int = 0  # of these members
 
     @property
     def agents(self) -> int:
@@ -188,6 +189,9 @@ class Deferred:
 
 
 agent_count = Deferred("_agents", lambda context: ResolvedValue(context.agents, lasting=True))
+first_round = Deferred(
+    "_first_round", lambda context: ResolvedValue(np.int32(context.first_round), lasting=True)
+)
 
 
 class ResolvedAlgorithm(NamedTuple):

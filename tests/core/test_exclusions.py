@@ -90,11 +90,11 @@ def share_loss(here):
     run_site(quad(), RING, descent(), settings, bundle=here, folder=here)
 
 
-def sign_change(here, **terms):
+def sign_change(here, rewinds=False, **terms):
     places = {f"site{i}": f"127.0.0.1:{5000 + i}" for i in range(4)}
     create_federation(here, "trial", places, RING, {"rounds": 9} | terms)
     table = {"graph": "ring", "agents": 4}
-    change_members(here, places, RING, table, 4)
+    change_members(here, places, RING, table, 4, rewinds=rewinds)
 
 
 def two_processes(make):
@@ -152,7 +152,6 @@ CALLS = {
     ),
     ("privacy", "stop by a measure"): lambda: simulate(RING, descent(), stop={"metric": 0.1}),
     ("privacy", "--share-loss"): share_loss,
-    ("exact means", "changing members"): lambda: simulate(JOINING, MeanMethod()),
     ("exact means", "interrupted links"): lambda: site(RING.every(2), MeanMethod()),
     ("exact means", "inexact channels"): lambda: simulate(RING.through(quantized(8)), MeanMethod()),
     ("exact means", "masked sums"): lambda: site(RING.masked(), MeanMethod()),
@@ -198,27 +197,23 @@ CALLS = {
         quad(), one_peer(4), GIVEN(), "continue", deadline=3.0
     ),
     ("changing members", "channels"): lambda: changing({0: RING.through(drops(0.1))}),
-    ("changing members", "masked sums"): lambda: changing({0: RING.masked()}),
     ("changing members", "one-way links"): lambda: changing({0: one_way_ring(4)}),
     ("changing members", "timed links"): lambda: changing({0: RING.with_links(rate=1e6)}),
     ("changing members", "nested members"): lambda: changing({0: JOINING}),
-    ("changing members", "robust mixing"): lambda: JOINING.robust(),
+    ("changing members", "liars"): lambda: changing({0: LIAR}),
     ("changing members", "exchange_every"): lambda: JOINING.every(2),
     ("changing members", "given interruptions"): lambda: interrupted(JOINING, [[(0, 1)]]),
     ("changing members", "missing='continue'"): partial(sign_change, missing="continue"),
-    ("changing members", "privacy"): partial(sign_change, privacy={"epsilon": 1.0}),
+    ("privacy", "--rewind"): partial(sign_change, rewinds=True, privacy={"epsilon": 1.0}),
     ("changing members", "sites"): lambda: site(JOINING),
     ("changing members", "several devices"): lambda: simulate(JOINING, GIVEN(), devices=2),
     ("changing members", "parallel runs"): lambda: make_mixer(JOINING),
     ("changing members", "on_progress"): lambda: simulate(JOINING, GIVEN(), on_progress=print),
-    ("changing members", "on_divergence='shrink'"): lambda: simulate(
-        JOINING, GIVEN(), on_divergence="shrink"
-    ),
     ("changing members", "streams"): lambda: simulate(JOINING, GIVEN(), streams()),
     ("changing members", "a table of rows"): lambda: simulate(
         JOINING, build("saba", alpha=0.1, beta=0.1, delta=0.1, batch=3)
     ),
-    ("changing members", "a learned alpha"): lambda: simulate(JOINING, diamond.diamond()),
+    ("changing members", "a state without restart"): lambda: simulate(JOINING, MeanMethod()),
     ("changing members", "push-sum weights"): lambda: simulate(JOINING, build_algorithm("sgp")),
     ("several devices", "channels"): lambda: MultiDevice(
         quad(), RING.through(drops(0.1)), 3, "blocks", 2
@@ -297,9 +292,10 @@ def test_what_the_table_does_not_exclude_is_accepted():
 
 
 def test_scopes_and_unknown_features():
-    check_combination({"privacy": True, "changing members": True}, "a simulation")
-    with pytest.raises(ValueError, match=r"^trial cannot combine changing members with privacy: "):
-        check_combination({"privacy": True, "changing members": True}, "trial", "sites")
+    used = {"privacy": True, "--rewind": True}
+    check_combination(used, "a simulation")
+    with pytest.raises(ValueError, match=r"^trial cannot combine privacy with --rewind: "):
+        check_combination(used, "trial", "sites")
     with pytest.raises(ValueError, match=r"; take none$"):
         check_combination({"channels": 1, "liars": (2,)}, "a", remedy="take none")
     with pytest.raises(KeyError, match="chanels"):

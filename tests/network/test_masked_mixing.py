@@ -119,7 +119,7 @@ def test_a_site_computes_the_change_of_the_simulation():
     x = random.normal(size=(9, 5, 7)).astype(np.float32)
     wanted = np.asarray(jax.jit(lambda a: change(network, a))(x))
     for i in range(9):
-        receiver = masked_receiver(network, i)
+        receiver = masked_receiver(network, range(network.agents), i)
         words = [
             [fixed_point.multiply(fixed_point.to_words(x[j], LIMIT), weight)]
             for j, weight in zip(receiver.neighbours, receiver.weights)
@@ -139,7 +139,7 @@ def test_numbers_beyond_the_limit_are_never_silent():
         assert np.isfinite(found[:, 1]).all()
         with pytest.raises(LimitExceeded, match="above the limit of masked sums, 128"):
             fixed_point.to_words(x[1], 128.0)
-    receiver = masked_receiver(network, 0)
+    receiver = masked_receiver(network, range(network.agents), 0)
     garbage = np.random.default_rng(0).integers(0, 2**64, (2, 1, 9), np.uint64)
     with pytest.raises(LimitExceeded, match="did not cancel"):
         receiver.change(FixedPointMessage([np.zeros(9)], 128.0), list(garbage), [np.float32])

@@ -1,8 +1,12 @@
 """Real sites that join, leave and are killed: the bits of the simulation with the same changes."""
 
+import json
+
 import numpy as np
 import pytest
 from churning_sites import NAMES, ChurningSites
+
+from diamond.privacy.private_runs import simulated_words
 
 pytestmark = pytest.mark.slow
 ROUNDS, JOIN, LEAVE = 60, 20, 40
@@ -37,3 +41,56 @@ def test_churn_ends_in_the_bits_of_simulate(tmp_path, order):
     assert {name: site["x"] for name, site in sites.results.items()} == sites.digests(run)
     assert max(sites.tracker_gaps().values()) < 1e-12
     assert run.history["upper_loss"][-1] < sites.least_loss() + 1e-4
+
+
+GOSSIP = """name = "dsgd"
+alpha = 0.1
+beta = 0.5
+batch = 20
+hypergradient = {name = "neumann_sum", terms = 30, lipschitz = 0.5}"""
+KINDS = {
+    "quasi-newton": {"algorithm": 'name = "solve"\nbatch = 4'},
+    "learned": {"algorithm": 'name = "diamond"\nbatch = 20'},
+    "signed": {"algorithm": f'{TRACKING}"atc"', "more": "signed = true"},
+    "masked": {"algorithm": f'{TRACKING}"atc"', "more": "masked = true"},
+    "private": {
+        "algorithm": f'{TRACKING}"atc"',
+        "more": "privacy = {epsilon = 8, delta = 1e-5, clip = 1.0}",
+    },
+    "robust": {
+        "algorithm": GOSSIP,
+        "network": '{graph = "complete", agents = {agents}, robust = "clipped"}',
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_churn_in_every_kind_of_federation(tmp_path, kind):
+    """Two sites are killed, one before each change."""
+    sites = ChurningSites(tmp_path, ROUNDS, JOIN, LEAVE, 5, **KINDS[kind])
+    if kind == "private":  # with the keys of noise of a simulation
+        for i, name in enumerate(NAMES):
+            folder = tmp_path / "runs" / "trial" / name
+            folder.mkdir(parents=True)
+            (folder / "privacy.key").write_bytes(simulated_words(i).tobytes())
+    joined, left = sites.sign("joined", JOIN), sites.sign("left", LEAVE)
+    sites.deliver(joined, "west")
+    actions = [(5, lambda: sites.deliver(left, "north"))] if kind == "quasi-newton" else []
+    actions += [(10, lambda: sites.kill("south"))]
+    if not actions[1:]:
+        actions += [(JOIN, lambda: sites.deliver(left, "north")), (30, lambda: sites.kill("east"))]
+    try:
+        for name in NAMES:
+            sites.start(name)
+        sites.wait(1800, None, actions)
+    finally:
+        sites.stop()
+    run = sites.simulate()
+    for i, name in enumerate(NAMES):
+        np.testing.assert_allclose(sites.x(name), np.asarray(run.last_x)[i], rtol=1e-9, atol=1e-12)
+    if kind == "private":
+        for name in NAMES:
+            lines = (sites.bundles[name] / "privacy.jsonl").read_text().splitlines()
+            rounds = [line["round"] for line in map(json.loads, lines) if "message" in line]
+            first, end = JOIN * (name == "centre"), LEAVE if name == "south" else ROUNDS
+            assert rounds == [*range(first, end)]

@@ -121,17 +121,18 @@ def signers(tmp_path_factory):
     network = diamond.network.complete(4)
     signers, ca = found_signers(tmp_path_factory.mktemp("federation"), network)
     other, _ = found_signers(tmp_path_factory.mktemp("other"), network, "other")
-    return signers, other, ca, all_neighbours(network)
+    return signers, other, ca, dict(enumerate(all_neighbours(network)))
 
 
-def endpoint(signers, number, folder=None, run=RUN, lines=None, own=None):
+def endpoint(signers, number, folder=None, run=RUN, lines=None, own=None, earlier=()):
     """The signed messages of a site, without anything else of it."""
     audit, names = Audit((lines if lines is not None else []).append), {}
     record = SentRecord(folder and folder / RECORD_FILE, run, "renew its keys")
     record.open()
     fixed = number, run, own or signers[0][number], signers[3], folder
     logs = record, Receipts(range(4)), audit, names
-    return SignedMessages(*fixed, *logs, round_of=lambda exchange: exchange)
+    options = {"round_of": lambda exchange: exchange, "earlier_folders": earlier}
+    return SignedMessages(*fixed, *logs, **options)
 
 
 def send(source, target, exchange, arrays=MESSAGE):
@@ -263,6 +264,12 @@ def test_a_true_accuser_proves_it(signers, tmp_path):
     third = endpoint(signers, 3)
     send(victim, third, 5)  # the proof goes on with the next message
     assert third.is_out(LIAR, 6)
+    later = tmp_path / "epoch-9"  # after a change of members the liar stays out
+    changed = endpoint(signers, 0, later, run=OTHER_RUN, earlier=[tmp_path])
+    assert changed.is_out(LIAR, 0)
+    stranger = endpoint(signers, 3, run=OTHER_RUN)
+    assert all(map(np.array_equal, send(changed, stranger, 9), MESSAGE))
+    assert not stranger.proven and not later.exists()
 
 
 def test_a_site_never_signs_two_messages_of_one_exchange(signers, tmp_path):

@@ -42,7 +42,19 @@ def problem_of(agents):
 class ChangingCluster:
     """All sites of a run with changes, each started again some seconds after its death."""
 
-    def __init__(self, folder, algorithm, network=CHANGES, problem=None, kills=(), down=3.0):
+    def __init__(
+        self,
+        folder,
+        algorithm,
+        network=CHANGES,
+        problem=None,
+        kills=(),
+        down=3.0,
+        rounds=ROUNDS,
+        options_of=lambda number: {},
+    ):
+        self.options_of = options_of  # more options of the nodes of an agent
+        self.rounds = rounds
         self.folder, self.algorithm, self.network = folder, algorithm, network
         self.problem = problem or problem_of(network.agents)
         self.wire, self.tasks, self.deaths = InProcessNetwork(), {}, 0
@@ -55,9 +67,11 @@ class ChangingCluster:
             return Agent(*fixed, self.algorithm, number, epoch=epoch)
 
         options = {"every": EVERY, "timeouts": LIMITS, "run_blocking": run_inline}
-        make_node = make_epoch_node(make_agent, ROUNDS, self.wire.transport(number), **options)
+        options |= self.options_of(number)
+        fixed = make_agent, self.rounds, self.wire.transport(number)
+        make_node = make_epoch_node(*fixed, **options)
         place = self.folder and self.folder / str(number)
-        site = EpochRun(number, self.network.epochs, ROUNDS, make_node, folder=place)
+        site = EpochRun(number, self.network.epochs, self.rounds, make_node, folder=place)
         site.node.on_round = lambda progress: self.on_round(number, progress)
         return site
 
@@ -87,7 +101,8 @@ class ChangingCluster:
 
 def simulate(cluster):
     problem = cluster.problem.select_agents(range(cluster.network.agents))
-    return diamond.simulate(problem, cluster.network, cluster.algorithm, ROUNDS, measure="cheap")
+    fixed = problem, cluster.network, cluster.algorithm, cluster.rounds
+    return diamond.simulate(*fixed, measure="cheap")
 
 
 def check_bits(cluster, found):

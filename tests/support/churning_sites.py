@@ -27,7 +27,8 @@ name = "trial"
 rounds = {rounds}
 every = {every}
 precision = "float64"
-network = "ring:{agents}"
+{more}
+network = {network}
 [algorithm]
 {algorithm}
 [sites]
@@ -43,15 +44,25 @@ JOINS, LEAVES = "centre", "south"
 class ChurningSites:
     """Four sites; the fifth joins at one round, the second leaves at another."""
 
-    def __init__(self, folder, rounds, join, leave, every=10, algorithm=INTERACT):
+    def __init__(
+        self,
+        folder,
+        rounds,
+        join,
+        leave,
+        every=10,
+        algorithm=INTERACT,
+        more="",
+        network='"ring:{agents}"',
+    ):
         self.folder, self.rounds, self.join, self.leave = Path(folder), rounds, join, leave
         self.processes, self.results, self.kills = {}, {}, 0
         places = dict(zip(NAMES, (f"127.0.0.1:{port}" for port in ports(5))))
         members = {"trial": NAMES[:4], "joined": NAMES, "left": [n for n in NAMES if n != LEAVES]}
         for name, sites in members.items():
             listed = "\n".join(f'{site} = "{places[site]}"' for site in sites)
-            fixed = {"rounds": rounds, "every": every, "agents": len(sites)}
-            fixed["algorithm"] = algorithm
+            fixed = {"rounds": rounds, "every": every, "algorithm": algorithm, "more": more}
+            fixed["network"] = network.replace("{agents}", str(len(sites)))
             (self.folder / f"{name}.toml").write_text(FEDERATION.format(**fixed, sites=listed))
         (self.folder / "mine.py").write_text(PROBLEM)
         for i, name in enumerate(NAMES):
@@ -155,9 +166,10 @@ class ChurningSites:
     def simulate(self):
         """The same run in one process."""
         members = {0: [0, 1, 2, 3], self.join: [0, 1, 2, 3, 4], self.leave: [0, 2, 3, 4]}
-        rings = {t: diamond.network.ring(len(agents)) for t, agents in members.items()}
+        files = ("trial.toml", "joined.toml", "left.toml")
+        networks = dict(zip(members, (load(self.folder / f).build_network() for f in files)))
         return self.run_alone(
-            range(5), diamond.network.changing(rings, members=members), self.rounds
+            range(5), diamond.network.changing(networks, members=members), self.rounds
         )
 
     def least_loss(self):

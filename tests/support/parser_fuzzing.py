@@ -189,7 +189,7 @@ class Federation:
         self.signed, _ = load_signed_roster(folder / "trial")
         self.query = new_query()
         self.lines = []
-        self.neighbours = all_neighbours(diamond.network.complete(3))
+        self.neighbours = dict(enumerate(all_neighbours(diamond.network.complete(3))))
         self.endpoints = [self.endpoint(i) for i in range(3)]
         self.groups = {1: [0, 2]}
         self.masks = self.mask_keys(0), self.mask_keys(2)

@@ -198,8 +198,11 @@ class ComposedAlgorithm(LearnableMethod):
         for name, v in self.variables.items():
             memory, previous = getattr(state.memory, name), getattr(state.old, name)
             rule_state = v.communication.restart(rule_memory(memory), previous)
-            has_optimizer = isinstance(memory, OptimizedMemory)
-            restarted[name] = memory._replace(rule=rule_state) if has_optimizer else rule_state
+            if v.optimizer is not None:
+                learns = v.optimizer.learns_step
+                optimizer = v.optimizer.init(getattr(state, name)) if learns else memory.optimizer
+                rule_state = OptimizedMemory(rule_state, optimizer)
+            restarted[name] = rule_state
         return state._replace(memory=state.memory.with_values(**restarted))
 
     def auxiliary(self, state: ComposedState) -> Tree | None:

@@ -26,7 +26,7 @@ from ...core import pytrees
 from ...core.pytrees import Number, Tree
 from ...interface.round_interface import Method
 from ...problem import Problem
-from ...schedules.deferred import Deferred, ResolutionContext, ResolvedValue
+from ...schedules.deferred import Deferred, ResolutionContext, ResolvedValue, first_round
 from ...schedules.learned import learned_names
 from .learnable import LearnableMethod
 from .learned_stage import LearnedStepsStage
@@ -49,6 +49,7 @@ class LearnedStepsAlgorithm(Method):
     method: LearnableMethod
     share: Any  # steps of y and z on this network, relative to 1 / (MARGIN L)
     caution: Any = 1.0  # above 1 after a rollback: shorter steps
+    first_round: Any = 0  # in which learning begins
     level: str = field(default="personal", metadata=STATIC)
     tracks_direction: bool = field(default=True, metadata=STATIC)  # else averages it each round
 
@@ -155,9 +156,15 @@ class LearnedStepsAlgorithm(Method):
         }
 
     def restart_trackers(self, state: LearnedStepsState) -> LearnedStepsState | None:
-        """Return the state after a change of members; each agent keeps its own curvature."""
-        method = self.method.restart_trackers(state.method)
-        return None if method is None else make_state(method, state.curvature, state.step)
+        """Return the state after a change of members; each agent keeps its own curvature.
+
+        alpha is learned again, since other members have another objective.
+        """
+        method, start = self.method.restart_trackers(state.method), self.init(state.x, state.y)
+        curvature = state.curvature
+        if curvature is not None and start.curvature is not None:
+            curvature = curvature._replace(work=start.curvature.work)
+        return None if method is None else make_state(method, curvature, start.step)
 
     def init(self, x: Tree, y: Tree) -> LearnedStepsState:
         method = self.method.init(x, y)
@@ -180,7 +187,8 @@ def with_learned_steps(method: LearnableMethod, problem: Problem, share: float) 
     stable_share: Any = 1.0
     if problem.lower_level == "common":
         stable_share = Deferred("_share_of_beta", partial(_stable_share, share=share))
-    return LearnedStepsAlgorithm(method, stable_share, level=problem.lower_level)
+    level = problem.lower_level
+    return LearnedStepsAlgorithm(method, stable_share, first_round=first_round, level=level)
 
 
 def _stable_share(context: ResolutionContext, share: float) -> ResolvedValue:

@@ -60,15 +60,18 @@ class LearnedStepsStage(Stage):
     ) -> tuple[LearnedStepsEstimate, Cost]:
         method, curvature, step = state.method, state.curvature, state.step
         curvature_sample, spent = self.algorithm.method.curvature_sample(sample), Cost()
+        rounds = t - self.algorithm.first_round  # of learning
         if curvature is not None and self.stage.moves_x and self.algorithm.works_locally:
             method, curvature, spent = self._work_locally(
-                problem, method, curvature, t, sample=sample
+                problem, method, curvature, rounds, sample=sample
             )
         if curvature is not None and (self.stage.moves_x or self.position == 0):
             z = self.algorithm.method.auxiliary(method)
             point = method.x, method.y
             rule = self._curvature_learning(carries_z=z is None and self.algorithm.needs_z)
-            curvature, extra_cost = rule.update(problem, point, z, curvature, t, curvature_sample)
+            curvature, extra_cost = rule.update(
+                problem, point, z, curvature, rounds, curvature_sample
+            )
             spent = pytrees.add(spent, extra_cost)
         stage = self.with_current_values(curvature, step)
         estimate, cost = stage.estimate(problem, method, t, sample)
@@ -82,7 +85,7 @@ class LearnedStepsStage(Stage):
                 direction,
                 tracker,
                 stage.lower_gradient(estimate),
-                t,
+                rounds,
                 curvature_sample,
             )
             spent = pytrees.add(spent, extra_cost)
@@ -167,7 +170,7 @@ class LearnedStepsStage(Stage):
             sent, change = (m._replace(average=m.average["method"]) for m in (sent, change))
         method = stage.update(before, method_estimate, sent, change, t)
         if curvature is not None and self.stage.moves_x and self.algorithm.works_locally:
-            solved = curvature.work.solved & jnp.asarray(t > 0)
+            solved = curvature.work.solved & jnp.asarray(t > self.algorithm.first_round)
             unchanged = {n: part for n in ("y", "z") if (part := state_part(before, n)) is not None}
             moved = {name: getattr(method, name) for name in unchanged}
             method = method._replace(**pytrees.select(solved, unchanged, moved))

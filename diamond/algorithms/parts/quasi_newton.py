@@ -142,6 +142,10 @@ class QuasiNewton(Method, Stage):
         opening = None if self.opening is None else self.opening.init(x, y)
         return state._replace(opening=opening)
 
+    def restart_trackers(self, state: QuasiNewtonState) -> QuasiNewtonState:
+        """Return the start from the present x and y: other members have another objective."""
+        return self.init(state.x, state.y)
+
     def estimate(
         self, problem: Objectives, state: QuasiNewtonState, t: Number, sample: Sample
     ) -> tuple[LocalWork, Cost]:
@@ -161,7 +165,7 @@ class QuasiNewton(Method, Stage):
             return work, Cost(*(jnp.asarray(n, jnp.int32) for n in cost))
 
         def evaluate() -> tuple[LocalWork, Cost]:
-            work, cost = self._evaluate(problem, state, t == 0)
+            work, cost = self._evaluate(problem, state, jnp.isinf(opening_state.first_value))
             return work._replace(opening=none), cost
 
         result: tuple[LocalWork, Cost] = jax.lax.cond(opening.is_open(t), open_round, evaluate)

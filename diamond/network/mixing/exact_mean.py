@@ -77,9 +77,9 @@ class MeanPlace(NamedTuple):
         return totals
 
 
-def mean_place(network: Network, agent: int) -> MeanPlace:
-    """Return the place of one agent in the tree of a network with undirected links."""
-    edges = network.spanning_tree.up
+def mean_place(network: Network, members: Sequence[int], agent: int) -> MeanPlace:
+    """Return the place of one of the members in the tree of a network with undirected links."""
+    edges = [(members[child], members[parent]) for child, parent in network.spanning_tree.up]
     parent = next((parent for child, parent in edges if child == agent), None)
     children = tuple(child for child, parent in edges if parent == agent)
     return MeanPlace(parent, children, network.agents)

@@ -66,7 +66,7 @@ def masked_mixer(network: Network) -> MaskedMixer:
     senders = np.tile(np.arange(agents), (width, 1))
     weights = np.zeros((width, agents), np.uint64)
     for i in range(agents):
-        receiver = masked_receiver(network, i)
+        receiver = masked_receiver(network, range(agents), i)
         count = len(receiver.neighbours)
         senders[:count, i], weights[:count, i] = receiver.neighbours, receiver.weights
     return MaskedMixer(
@@ -131,12 +131,12 @@ class MaskedReceiver(NamedTuple):
             )
 
 
-def masked_receiver(network: Network, agent: int) -> MaskedReceiver:
-    """Return the masked sums of one agent of the network."""
+def masked_receiver(network: Network, members: Sequence[int], agent: int) -> MaskedReceiver:
+    """Return the masked sums of one of the members of the network."""
     assert network.mask_limit is not None
-    m = network.weights
-    span = slice(m.indptr[agent], m.indptr[agent + 1])
-    is_other = m.indices[span] != agent
-    neighbours = tuple(int(j) for j in m.indices[span][is_other])
+    m, place = network.weights, members.index(agent)
+    span = slice(m.indptr[place], m.indptr[place + 1])
+    is_other = m.indices[span] != place
+    neighbours = tuple(members[j] for j in m.indices[span][is_other].tolist())
     weights = tuple(fixed_point.integer_weight(m.data[span][is_other]))
     return MaskedReceiver(neighbours, weights, network.mask_limit)

@@ -17,7 +17,6 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from cryptography.exceptions import InvalidSignature
 
 from ...core.parsing import refuse_unreadable
 from ...network import Network
-from ...network.membership_epochs import Epoch, check_epoch
+from ...network.membership_epochs import Epoch, check_epochs
 from ..rounds.client import Transport, gather_or_cancel
 from ..rounds.epoch_run import EpochRun
 from ..transport.errors import Refused
@@ -46,8 +45,8 @@ def roster_epochs(roster: Roster, build: Callable[[Mapping[str, Any]], Network])
     """
     with refuse_unreadable(BadBundle, "its networks cannot be built", ValueError):
         epochs = [Epoch(e.from_round, build(e.network), e.members) for e in roster.epochs]
-        for before, epoch in pairwise(epochs):
-            check_epoch(epoch, before.members)
+        if epochs:
+            check_epochs(epochs)
         for i, member in enumerate(roster.members if epochs else ()):
             own = [epoch.neighbours(i) for epoch in epochs if i in epoch.members]
             if {*member.neighbours} != {j for neighbours in own for j in neighbours}:
@@ -100,9 +99,13 @@ class RosterAcceptance:
                 entry = run.prepare_rewind(added[0])
         except ValueError as cause:
             raise BadBundle(f"roster {roster.version} cannot be followed: {cause}") from None
+        if from_operator and run.node.has_ended and not rewinds:
+            raise BadBundle(
+                f"roster {roster.version} comes too late: the run has ended in round {run.node.t}"
+            )
         diameters = [epoch.network.diameter for epoch in run.epochs[run.index :]]
         distance = max(diameters) if from_operator else 0
-        earliest = max(run.node.t + distance, known[-1].from_round) + 1
+        earliest = max(run.node.latest + distance, known[-1].from_round) + 1
         if added[0].from_round < earliest and not rewinds:
             raise BadBundle(
                 f"roster {roster.version} holds from round {added[0].from_round}; this site is in "

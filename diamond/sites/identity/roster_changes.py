@@ -50,7 +50,7 @@ def change_members(
     """
     old, relays = load_own_roster(folder, "members change"), relays or {}
     epochs = old.all_epochs
-    _check_terms(old, epochs[-1], from_round)
+    _check_terms(old, epochs[-1], from_round, rewinds)
     every = int(old.terms.get("every", 1))
     if rewinds and from_round % every:
         raise ValueError(
@@ -82,6 +82,9 @@ def change_members(
     members = tuple(numbers[name] for name in sites)
     epoch = Epoch(from_round, network, members)
     check_epoch(epoch, epochs[-1].members)
+    for key in ("robust", "liars", "masked"):
+        if table.get(key) != epochs[-1].network.get(key):
+            raise ValueError(f"network: {key} cannot change while the run goes on")
     if mistakes := reachability_mistakes(sites, network, relays):
         raise ValueError("; ".join(mistakes))
     requested = requested_keys(requests, joining)
@@ -126,7 +129,7 @@ def change_members(
     return write_bundles(folder, roster, keys)
 
 
-def _check_terms(old: Roster, last: RosterEpoch, from_round: int) -> None:
+def _check_terms(old: Roster, last: RosterEpoch, from_round: int, rewinds: bool) -> None:
     """Refuse rounds and terms that do not allow a change."""
     rounds = int(old.terms.get("rounds", from_round + 1))
     if not last.from_round < from_round < rounds:
@@ -136,4 +139,5 @@ def _check_terms(old: Roster, last: RosterEpoch, from_round: int) -> None:
         )
     missing = old.terms.get("missing", "wait")
     used = {f"missing='{missing}'": True, "privacy": "privacy" in old.terms}
-    check_combination(used | {"changing members": True}, old.federation, "sites")
+    used |= {"changing members": True, "--rewind": rewinds}
+    check_combination(used, old.federation, "sites")

@@ -41,12 +41,20 @@ def epoch_folder(folder: Path, from_round: int) -> Path:
     return folder / f"epoch-{from_round}" if from_round else folder
 
 
+def earlier_folders(folder: Path | None, from_round: int) -> list[Path]:
+    """Return the folders of the epochs before the one with this folder, which begins there."""
+    if folder is None or not from_round:
+        return []
+    rounds = (path.name.removeprefix("epoch-") for path in folder.parent.glob("epoch-*"))
+    before = sorted(int(first) for first in rounds if first.isdigit() and int(first) < from_round)
+    return [epoch_folder(folder.parent, first) for first in [0, *before]]
+
+
 def enter_epoch(
     joining: frozenset[int], agent: Agent, last: AgentProgress, past: Mapping[str, int]
 ) -> EpochEntry:
     """Return the entry of an agent that stays, after the last round of the epoch before."""
-    state = agent.template.restart_trackers(last.state)
-    return EpochEntry(joining, state, last.spent, past, bytes_sent(agent, last))
+    return EpochEntry(joining, last.state, last.spent, past, bytes_sent(agent, last))
 
 
 def save_entry(folder: Path, from_round: int, entry: EpochEntry) -> None:

@@ -41,12 +41,15 @@ class RunClock:
     """Clock of a run that may roll back: each attempt takes `span` rounds.
 
     After the rounds of the run, one round confirms that all are finished, and one negotiates a
-    rollback.
+    rollback. Members may change earlier, after `rounds`; the clock is that of all planned rounds,
+    so that agents which do not know of the change yet have the same.
     """
 
-    def __init__(self, agent: Agent, rounds: int, continues_without_absent: bool):
+    def __init__(
+        self, agent: Agent, rounds: int, planned_rounds: int, continues_without_absent: bool
+    ):
         self.agent, self.rounds, self.exchange_count = agent, rounds, agent.exchange_count
-        attempt = rounds + SPARE_ROUNDS
+        attempt = planned_rounds + SPARE_ROUNDS
         fits = (MAX_ROLLBACKS + 1) * attempt * agent.exchange_count < NEVER
         self.can_roll_back = fits and max_rollback_states(agent, continues_without_absent) > 0
         self.span = attempt if self.can_roll_back else rounds + 1
@@ -54,10 +57,10 @@ class RunClock:
         self.last_tick = last_round * agent.exchange_count  # of the final report of an agent
 
     def shorten(self, rounds: int) -> None:
-        """End the run after `rounds` rounds; not for runs that may roll back."""
-        assert not self.can_roll_back
-        self.rounds, self.span = rounds, rounds + 1
-        self.last_tick = rounds * self.exchange_count
+        """End the run after `rounds` rounds."""
+        self.rounds = rounds
+        if not self.can_roll_back:
+            self.span, self.last_tick = rounds + 1, rounds * self.exchange_count
 
     def round_of(self, tick: int) -> int:
         """Return the round of an exchange."""
@@ -70,16 +73,18 @@ class RunClock:
 
     def finish_tick(self, progress: AgentProgress) -> int:
         """Return the exchange in which all agents confirm that they have finished."""
-        return (progress.clock_offset + self.rounds + 1) * self.exchange_count
+        if not self.can_roll_back:
+            return self.last_tick
+        return (progress.clock_offset + self.span - 2) * self.exchange_count
 
     def rollback_tick(self, progress: AgentProgress) -> int:
         """Return the exchange in which agents negotiate a rollback."""
-        return (progress.clock_offset + self.rounds + 2) * self.exchange_count
+        return (progress.clock_offset + self.span - 1) * self.exchange_count
 
     def negotiates(self, tick: int) -> bool:
         """Return whether agents negotiate a rollback in that exchange."""
         round = tick // self.exchange_count % self.span
-        return self.can_roll_back and round == self.rounds + 2
+        return self.can_roll_back and round == self.span - 1
 
     def may_roll_back_again(self, progress: AgentProgress) -> bool:
         """Return whether a diverged run may roll back once more."""

@@ -56,8 +56,7 @@ class AgentSetup:
         self.problem, self.network, self.number = problem, network, number
         self.seed, self.sampling, self.key = seed, sampling, key(seed)
         algorithm = with_simulated_secret(algorithm, number)
-        used = {"changing members": epoch is not None, f"missing='{missing}'": True}
-        used |= {"privacy": algorithm.privacy is not None}
+        used = {f"missing='{missing}'": True, "privacy": algorithm.privacy is not None}
         for row, _ in find_exclusions(used | {"exact means": True}, "sites")[:1]:
             algorithm = algorithm.without_exact_means(row.reason)
         specialized = specialize(algorithm, problem, network)
@@ -79,9 +78,10 @@ class AgentSetup:
         traffic.check_masked_sums(network, specialized)
         traffic.check_exact_means(network, self.message_shapes, used)
         self._is_mean = [traffic.is_mean(shapes) for shapes in self.message_shapes]
-        self.mean_place = mean_place(network, number) if any(self._is_mean) else None
-        self.robust = robust_receiver(network, number)
-        self.masked = None if network.mask_limit is None else masked_receiver(network, number)
+        self.mean_place = mean_place(network, self.members, number) if any(self._is_mean) else None
+        self.robust = robust_receiver(network, self.members.index(number))
+        is_masked = network.mask_limit is not None
+        self.masked = masked_receiver(network, self.members, number) if is_masked else None
         encoded = self.message_shapes
         if self.channel_codec is not None:
             encoded = [self.channel_codec.encoded_shapes(shapes) for shapes in encoded]

@@ -1,6 +1,7 @@
 """Exchanges of a round: messages travel while this agent computes."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 from ...auto import loss_monitor, rollback_limits
 from ...core.exclusions import check_combination
 from ...hardware.program_cache import compile_once
+from ...interface.member_changes import common_point, mean_over_staying, start_between
 from ...network.mixing.fixed_point import LimitExceeded
 from ...privacy.private_runs import PrivacyRefusal
 from ..identity.site_names import replace_agent_numbers
@@ -121,9 +123,17 @@ class ExchangeRunner:
                 f"smaller steps"
             )
 
-    async def confirm_finished(self, progress: AgentProgress) -> None:
-        """Wait until all agents have finished all rounds, so that none can roll back any more."""
+    async def confirm_finished(
+        self, progress: AgentProgress, before_step: Callable[[], Awaitable[None]] | None
+    ) -> None:
+        """Wait until all agents have finished all rounds.
+
+        Then none can roll back any more, and all know of every change of members that any has
+        accepted before, as `before_step` passes these on.
+        """
         for i in range(1, self.agent.links.diameter + 1):
+            if before_step is not None:
+                await before_step()
             await self._exchange_arrays(self.clock.finish_tick(progress), [], i)
 
     async def roll_back(self, progress: AgentProgress, diverged_round: int | None) -> AgentProgress:
@@ -173,17 +183,38 @@ class ExchangeRunner:
         tick, step = agent.tick(progress), warm_restart.POINT_STEP
         x, y = progress.state.x, progress.state.y
         if entry.point is not None:
+            progress = progress._replace(state=entry.state, spent=entry.spent)
+        if agent.mean_place is not None:
+            return await self._begin_at_exact_mean(progress, entry)
+        if agent.masked is not None:  # no x is sent in the clear
+            return progress
+        if entry.point is not None:
             if {*agent.neighbours} & entry.joining:
                 self.publish(
                     tick, warm_restart.outgoing_arrays(RestartPoint(*entry.point), x), step
                 )
-            return progress._replace(state=entry.state, spent=entry.spent)
+            return progress
         layout = wire_format.layout_of(warm_restart.outgoing_arrays(None, x))
         sources = [j for j in agent.neighbours if j not in entry.joining]
         fetch = self.client.fetch_message
         received = await gather_or_cancel(fetch(j, tick, step, layout) for j in sources)
-        x = warm_restart.mean_of_neighbours(received, x)
+        x = start_between([leaves for (_, *leaves) in received], x, agent.network)
         return progress._replace(state=agent.template.init(x, y))
+
+    async def _begin_at_exact_mean(
+        self, progress: AgentProgress, entry: EpochEntry
+    ) -> AgentProgress:
+        """Return the progress at the mean x, and common y, of the agents that stay."""
+        agent, state, step = self.agent, progress.state, warm_restart.POINT_STEP
+        leaves, structure = jax.tree.flatten(common_point(agent.problem, state.x, state.y))
+        own = [np.asarray(leaf) for leaf in leaves]
+        if entry.point is None:
+            own = [np.zeros_like(leaf) for leaf in own]
+        means = await self._exact_mean(agent.tick(progress), own, step - 2, step - 1)
+        count = len(agent.members)
+        means = mean_over_staying(means, count, count - len(entry.joining))
+        point = jax.tree.unflatten(structure, [jax.numpy.asarray(mean) for mean in means])
+        return progress._replace(state=state._replace(**dict(zip("xy", point))))
 
     async def run_round(self, progress: AgentProgress) -> AgentProgress:
         """Run one exchange after another."""

@@ -41,7 +41,7 @@ from .latest_messages import LatestMessages
 from .message_exchange import ExchangeRunner
 from .node_status import describe_node
 from .round_deadline import DeadlineEdges, describe_policy, make_deadline
-from .round_progress import AgentProgress
+from .round_progress import AgentProgress, rollback_state
 from .service import Service
 from .shutdown import Halted, Shutdown
 from .site_agent import Agent
@@ -101,7 +101,8 @@ class Node:
         missing = describe_policy(self.missing, self.deadline, self.sign is not None)
         self.digests = compute_digests(self.agent, self.planned_rounds, missing, start)
         self.run_digest = self.digests["run"]
-        self.clock = RunClock(self.agent, self.rounds, self.missing != "wait")
+        is_ahead = self.missing != "wait"
+        self.clock = RunClock(self.agent, self.rounds, self.planned_rounds, is_ahead)
         self.last_tick = self.clock.last_tick
         self.service = Service(self)
         self.sent = SentRecord(
@@ -118,6 +119,7 @@ class Node:
         self.compile_seconds = 0.0  # before the first round
         self.greeting_seconds = 0.0  # until all neighbours had answered
         self.t = self.first_round = 0  # finished rounds, and those before this session
+        self.latest = 0  # most finished rounds, before rollbacks too
         self.progress: AgentProgress | None = None  # state of the agent
         self.shutdown = Shutdown(self.timeouts.connect)
         self.before_round: Callable[[], Awaitable[None]] | None = None  # delays the next round
@@ -148,11 +150,11 @@ class Node:
     def _remedy(self) -> str:
         """Return what helps if the site cannot compute the messages again that it has sent."""
         is_signed, is_masked = self.sign is not None, self.agent.masked is not None
-        if is_signed or is_masked:
-            renew = "renew its keys (`diamond net renew`) and " * is_signed
-            return f"{renew}start all sites with --restart"
+        can_rejoin = self.missing == "wait" and self.agent.algorithm.privacy is None
         rejoin = "let it rejoin (`diamond net change --rewind --rejoin` with its name), or "
-        return f"{rejoin * (self.missing == 'wait')}start all sites with --onward"
+        renew = "renew its keys (`diamond net renew`) and " * is_signed
+        how = "--restart" if is_signed or is_masked else "--onward"
+        return f"{rejoin * can_rejoin}{renew}start all sites with {how}"
 
     def _make_edges(self) -> EdgeStates:
         network, used = self.agent.network, {"missing='continue'": True}
@@ -188,7 +190,7 @@ class Node:
         progress = self.checkpoints.restore()
         self.sent.open(self.client.first_tick)
         if self.masks is not None:
-            self.masks.open(is_resumed=progress.clock > 0)
+            self.masks.open(is_resumed=progress.clock > self.agent.first_round)
         try:
             for owner in (self.edges, self.latest):
                 if owner is not None:
@@ -205,6 +207,7 @@ class Node:
                 self.seconds += loop_time() - start
                 start = loop_time()
                 self.t, self.progress = progress.t, progress
+                self.latest = max(self.latest, self.t)
                 self._end_if_finished(progress)
                 if progress.t % self.every == 0 or progress.t == self.rounds:
                     await self.checkpoints.wait()
@@ -258,10 +261,12 @@ class Node:
                 point = warm_restart.load_point(self.folder, progress.state)
                 progress = await run_or_halt(self.exchange_runner.restart_progress(point))
             progress = await run_or_halt(self.exchange_runner.resolve_deferred(progress))
+            if self.entry is not None and self.clock.can_roll_back:
+                progress = progress._replace(start=rollback_state(progress))
             self.seconds += loop_time() - start
         self.evaluation_inputs = EvaluationInputs([], self.seconds, self.seconds_waited)
         self.t, self.progress = progress.t, progress
-        self.first_round = progress.t
+        self.first_round = self.latest = progress.t
         if self.on_round is not None:
             key = f"{self.run_digest}-look"
             await self.run_blocking(compile_once, key, self.on_round, progress)
@@ -300,9 +305,11 @@ class Node:
     async def _all_finished(self, progress: AgentProgress) -> bool:
         """Record and return whether all agents have finished all rounds; False after a rollback."""
         me = self.agent.number
+        ends_alike = self.edges is None and progress.has_ended
         try:
-            if self.clock.can_roll_back and me not in self.service.finished:
-                await self.shutdown.run_or_halt(self.exchange_runner.confirm_finished(progress))
+            if (self.clock.can_roll_back or ends_alike) and me not in self.service.finished:
+                confirmation = self.exchange_runner.confirm_finished(progress, self.before_round)
+                await self.shutdown.run_or_halt(confirmation)
                 await self.service.record_finished(me)
         except NeighbourRolledBack:
             return False
@@ -330,9 +337,16 @@ class Node:
 
     def end_after(self, rounds: int) -> None:
         """End the run of this node after fewer rounds than planned, none of which has begun."""
+        if self.has_ended:
+            return
         if rounds <= self.t or rounds > self.rounds:
             raise ValueError(f"round {rounds} is not to come: {self.name} is at {self.t}")
         self._shorten(rounds)
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the algorithm has ended."""
+        return self.progress is not None and self.progress.has_ended
 
     def _end_if_finished(self, progress: AgentProgress) -> None:
         """Make the last round that of `progress`, if the algorithm has ended there.

@@ -50,9 +50,10 @@ class Agent(AgentSetup):
         counter = cost_counter.add(
             progress.spent, jnp.asarray(cost_counter.agent_counters(resolved.cost, 1)[0])
         )
-        if not progress.t:  # the size of the kept state may depend on the estimates
-            state = resolved.algorithm.init(progress.state.x, progress.state.y)
-            progress = progress._replace(state=state)
+        if progress.t == self.first_round:  # the state may depend on the estimates
+            state, method = progress.state, resolved.algorithm
+            begin = method.restart_trackers if self.first_round else lambda s: method.init(s.x, s.y)
+            progress = progress._replace(state=begin(state))
         estimates = context.memory
         algorithm = loss_monitor.scale_steps(resolved.algorithm, estimates)
         progress = progress._replace(spent=counter, algorithm=algorithm, estimates=estimates)
@@ -78,7 +79,13 @@ class Agent(AgentSetup):
     ) -> deferred.ResolutionContext:
         inputs, memory = (self.problem, self.network), dict(progress.estimates)
         return deferred.ResolutionContext(
-            *inputs, self.template.batch, self.seed, memory, agent=self.number, consensus=consensus
+            *inputs,
+            self.template.batch,
+            self.seed,
+            memory,
+            agent=self.number,
+            consensus=consensus,
+            first_round=self.first_round,
         )
 
     def compute(self, progress: AgentProgress, exchange: int) -> LocalResult:

@@ -47,8 +47,9 @@ class MessageMasks:
     def __init__(self, agent: Agent, run: str, identity: MaskIdentity, folder: Path | None = None):
         network = agent.network
         self._site, self.agent, self.run = agent, agent.number, run
-        receivers = {i: masked_receiver(network, i) for i in agent.neighbours}
-        _check_degrees(network, agent.neighbours)
+        members = agent.members
+        receivers = {i: masked_receiver(network, members, i) for i in agent.neighbours}
+        _check_degrees(network, [len(receiver.neighbours) for receiver in receivers.values()])
         groups = {i: receiver.neighbours for i, receiver in receivers.items()}
         self.keys = MaskKeys(agent.number, run, groups, identity, folder=folder)
         self.limit = receivers[agent.neighbours[0]].limit
@@ -92,9 +93,9 @@ class MessageMasks:
         return wire_format.encode(envelope, shaped)
 
 
-def _check_degrees(network: Network, receivers: Sequence[int]) -> None:
+def _check_degrees(network: Network, degrees: Sequence[int]) -> None:
     """Refuse neighbourhoods whose signed keys do not fit in a response."""
-    largest = max(int(network.degrees[i]) for i in receivers)
+    largest = max(degrees)
     if largest > MAX_NEIGHBOURS:
         raise ValueError(
             f"{network.name} has an agent with {largest} neighbours; masked sums between sites "

@@ -16,7 +16,7 @@ killed may answer them differently.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgpack
 
 from ...core.parsing import refuse_unreadable
-from ...network.comparison_paths import MAX_HOPS, Neighbours, comparison_hops, distances_without
+from ...network.comparison_paths import MAX_HOPS, comparison_hops, distances_without
 from ..identity.site_names import SiteNames, site_name
+from ..memory.epoch_entry import earlier_folders
 from ..memory.outbox import Receipt, Receipts
 from ..memory.sent_record import SentRecord
 from ..transport import wire_format
@@ -71,7 +72,7 @@ class SignedMessages:
         agent: int,
         run: str,
         signer: StatementSigner,
-        neighbours: Neighbours,
+        neighbours: Mapping[int, Sequence[int]],
         folder: Path | None,
         record: SentRecord,
         receipts: Receipts,
@@ -79,11 +80,13 @@ class SignedMessages:
         names: SiteNames,
         round_of: Callable[[int], int],
         is_signed: Callable[[int], bool] = lambda exchange: True,
+        earlier_folders: Sequence[Path] = (),
     ):
         self.agent, self.run, self.signer = agent, run, signer
         self.neighbours, self.folder, self.audit, self.names = neighbours, folder, audit, names
         self.round_of, self.is_signed = round_of, is_signed
         self.record, self.receipts = record, receipts
+        self.earlier_folders = earlier_folders  # of epochs with other members
         self.proven: dict[int, ProvenLie] = {}
         self._newest = 0  # exchange
         self._versions: dict[tuple[int, int], int] = {}  # of the keys that signed own messages
@@ -109,12 +112,14 @@ class SignedMessages:
 
     def _load_proofs(self) -> None:
         """Load the proofs of this run, so that a restarted site computes the same bits."""
-        folder = self.folder and self.folder / equivocation_proof.PROOF_FOLDER
-        for path in sorted(folder.glob("*.json")) if folder else []:
-            proof, first_exchange = read_proof(path, self.signer.bundle().ca)
-            if proof.first.run == self.run:
-                number = proof.first.signer
-                self.proven[number] = ProvenLie(proof, first_exchange, path)
+        folders = [self.folder, *self.earlier_folders] if self.folder else []
+        for folder in folders:
+            for path in sorted((folder / equivocation_proof.PROOF_FOLDER).glob("*.json")):
+                proof, first_exchange = read_proof(path, self.signer.bundle().ca)
+                if folder != self.folder:  # of an earlier set of members
+                    self.proven[proof.first.signer] = ProvenLie(proof, 0, path)
+                elif proof.first.run == self.run:
+                    self.proven[proof.first.signer] = ProvenLie(proof, first_exchange, path)
 
     def is_out(self, j: int, exchange: int) -> bool:
         """Return whether messages of j are not used in that exchange."""
@@ -169,8 +174,8 @@ class SignedMessages:
         statements, certificates = self._take_queued()
         proofs = [
             [lie.proof.identity.encoded(), *map(_fields, lie.proof[2:])]
-            for lie in list(self.proven.values())[-MAX_PROOFS:]
-        ]
+            for lie in [lie for lie in self.proven.values() if lie.proof.first.run == self.run]
+        ][-MAX_PROOFS:]
         return msgpack.packb([*signature, statements, certificates, proofs])
 
     def _sign(self, envelope: Envelope, *parts: Any) -> tuple[int, bytes, bytes]:
@@ -262,6 +267,8 @@ class SignedMessages:
         """Compare a statement that a neighbour passed on; raises `Refused` if it is false."""
         if abs(statement.exchange - self._newest) > WINDOW or statement.signer in self.proven:
             return
+        if statement.signer not in self.neighbours:
+            raise Refused("it is about no member of this run")
         held, known = self._held.get(statement.slot), self._identities.get(statement.slot[:2])
         if statement.signer == self.agent or known is None:  # the neighbours know its own key
             return
@@ -309,12 +316,13 @@ class SignedMessages:
 def sign_messages(signer: StatementSigner, node: "Node") -> SignedMessages:
     """Return the signed messages of a node."""
     agent, clock, audit = node.agent, node.clock, node.service.audit
+    members, neighbours = agent.members, all_neighbours(agent.links)
     is_signed = lambda exchange: not clock.negotiates(exchange)
     return SignedMessages(
         agent.number,
         node.run_digest,
         signer,
-        all_neighbours(agent.links),
+        {members[i]: tuple(members[j] for j in others) for i, others in enumerate(neighbours)},
         node.folder,
         node.sent,
         node.service.outbox.receipts,
@@ -322,6 +330,7 @@ def sign_messages(signer: StatementSigner, node: "Node") -> SignedMessages:
         node.names,
         clock.round_of,
         is_signed,
+        earlier_folders(node.folder, agent.first_round),
     )
 
 
