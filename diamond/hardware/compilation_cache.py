@@ -18,7 +18,7 @@ def enable_compile_cache() -> None:
     import jax
 
     requested = os.environ.get(VARIABLE, "")
-    if _enabled or requested.lower() in OFF or jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
+    if _enabled or requested.lower() in OFF or jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined, unused-ignore]
         return
     cache_folder = Path(requested) if requested else _user_cache() / "diamond" / "xla"
     try:
