@@ -1,7 +1,7 @@
 """Build-time parts of the documentation: generated reference pages, and formulas as MathML.
 
 A page contains a mark such as `<!-- generated: command_line -->`; the function of that name fills
-it. mkdocs calls `on_page_markdown` and `on_page_content`.
+it. This module is an extension of Python-Markdown, which the builder of the site loads by its name.
 """
 
 import html
@@ -11,17 +11,47 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin
 
 from latex2mathml.converter import convert
+from markdown import Extension, Markdown
+from markdown.postprocessors import Postprocessor
+from markdown.preprocessors import Preprocessor
 
 MARK = re.compile(r"^<!-- generated: (\w+)((?: [\w.]+)*) -->$", re.M)
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.S)
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+class GeneratedParts(Preprocessor):
+    """Fills the generated parts of a page, before anything else reads the page."""
+
+    def run(self, lines: list[str]) -> list[str]:
+        return fill_marks("\n".join(lines)).split("\n")
+
+
+class Formulas(Postprocessor):
+    """Converts the formulas of a page, after all HTML is in the page."""
+
+    def run(self, text: str) -> str:
+        return convert_formulas(text)
+
+
+class PageParts(Extension):
+    """Both, as one extension of Python-Markdown."""
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        md.preprocessors.register(GeneratedParts(md), "generated_parts", 100)
+        md.postprocessors.register(Formulas(md), "formulas", -100)
+
+
+def makeExtension(**options: Any) -> PageParts:
+    """Return the extension: Python-Markdown calls the function of this name."""
+    return PageParts(**options)
+
+
+def fill_marks(markdown: str) -> str:
     """Fill the generated parts of a page."""
     return MARK.sub(lambda mark: GENERATED[mark[1]](*mark[2].split()), markdown)
 
 
-def on_page_content(html: str, **_: Any) -> str:
+def convert_formulas(html: str) -> str:
     """Convert the formulas of a page to MathML, which browsers show without a script."""
     return FORMULA.sub(_mathml, html)
 

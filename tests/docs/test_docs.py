@@ -3,11 +3,15 @@
 import importlib.util
 import inspect
 import re
+import shutil
+import subprocess
+import sys
 
 import jax
 import numpy as np
 import pytest
 import typer
+from browser_pages import needs_browser
 from fast_compilation import without_optimizations
 from pages import DOCS, GUIDES, PAGES, RESULTS, ROOT, blocks, commands, play, verbs
 
@@ -108,6 +112,13 @@ def test_every_path_that_a_page_names_exists():
 
 
 @pytest.mark.quick
+def test_every_page_and_picture_that_a_page_links_to_exists():
+    for page in [*GUIDES, *DOCS.glob("results/**/*.md")]:
+        links = re.findall(r"\]\(([^)#: ]+)[^):]*\)", page.read_text())
+        assert not [link for link in links if not (page.parent / link).exists()], page
+
+
+@pytest.mark.quick
 def test_the_architecture_names_every_folder_and_files_that_exist():
     page = (DOCS / "explanation" / "architecture.md").read_text()
     package = ROOT / "diamond"
@@ -144,7 +155,7 @@ def hooks():
 
 @pytest.mark.quick
 def test_every_command_and_option_is_on_its_page(hooks):
-    page = hooks.on_page_markdown((DOCS / "reference" / "command_line.md").read_text())
+    page = hooks.fill_marks((DOCS / "reference" / "command_line.md").read_text())
     for group, found in known_commands().items():
         for command, options in found.items():
             if f"{group} {command}" in known_commands():
@@ -159,7 +170,7 @@ def test_every_key_is_on_its_page_with_a_meaning(hooks):
     from diamond.config.federation_file import Federation
     from diamond.config.partition_section import partition_rows
 
-    page = hooks.on_page_markdown((DOCS / "reference" / "experiment_file.md").read_text())
+    page = hooks.fill_marks((DOCS / "reference" / "experiment_file.md").read_text())
     names = [*Experiment.model_fields, *Federation.model_fields]
     names += {*inspect.signature(partition_rows).parameters} - {"real", "first"}
     for name in names:
@@ -179,31 +190,33 @@ def test_every_column_of_the_history_is_on_its_page(float32):
 
 @pytest.mark.quick
 def test_the_table_of_methods_is_on_its_page(hooks):
-    page = hooks.on_page_markdown((DOCS / "reference" / "methods.md").read_text())
+    page = hooks.fill_marks((DOCS / "reference" / "methods.md").read_text())
     assert page.replace("\\", "").endswith(f"\n{catalogue.markdown()}\n")
 
 
 @pytest.mark.quick
 def test_a_formula_becomes_mathml(hooks):
-    inline = hooks.on_page_content('a <span class="arithmatex">\\(x_1 &lt; 2\\)</span> b')
+    inline = hooks.convert_formulas('a <span class="arithmatex">\\(x_1 &lt; 2\\)</span> b')
     assert inline.startswith('a <math xmlns="http://www.w3.org/1998/Math/MathML" display="inline">')
     assert "<msub><mi>x</mi><mn>1</mn></msub>" in inline and inline.endswith("</math> b")
     block = (
         r'<div class="arithmatex">\[\begin{aligned} a &amp;= b \\ c &amp;= d \end{aligned}\]</div>'
     )
-    assert hooks.on_page_content(block).count("<mtr>") == 2
+    assert hooks.convert_formulas(block).count("<mtr>") == 2
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The site, built strictly: a broken link, anchor or reference is an error."""
-    pytest.importorskip("mkdocstrings", reason="the extra docs is not installed")
-    from mkdocs.commands.build import build
-    from mkdocs.config import load_config
-
+    pytest.importorskip("zensical", reason="the extra docs is not installed")
     folder = tmp_path_factory.mktemp("site")
-    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder)))
-    return folder
+    shutil.copy(ROOT / "mkdocs.yml", folder)
+    shutil.copytree(DOCS, folder / "docs")
+    (folder / "diamond").symlink_to(ROOT / "diamond")
+    command = [sys.executable, "-m", "zensical", "build", "--strict"]
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return folder / "site"
 
 
 @pytest.mark.wide
@@ -212,9 +225,23 @@ def test_the_site_is_whole_and_fetches_nothing(site):
     assert {"index.html", "reference/errors.html", "explanation/algorithms.html"} <= made
     for page in site.rglob("*.html"):
         text = page.read_text()
+        text = text.replace('<link rel="canonical"', "<canonical")  # an address, not fetched
         fetched = re.findall(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="([^"]+)"', text)
         assert fetched and not [address for address in fetched if "//" in address], page
         assert 'class="arithmatex"' not in text and "<!-- generated" not in text, page
+
+
+@pytest.mark.wide
+@needs_browser
+def test_the_search_works_in_a_site_that_is_opened_as_a_file(site, browser):
+    requests, page = [], browser.new_page()
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((site / "reference" / "errors.html").as_uri())
+    page.keyboard.press("/")
+    page.get_by_role("textbox").or_(page.get_by_role("combobox")).last.fill("hypergradient")
+    page.get_by_text(re.compile(r"^\d+ results$")).wait_for()
+    page.close()
+    assert not [address for address in requests if not address.startswith("file:")]
 
 
 @pytest.mark.wide
