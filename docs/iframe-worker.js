@@ -8,7 +8,7 @@ if (location.protocol === "file:")
       this.ready = new Promise((resolve, reject) => {
         frame.onload = () => {
           const inside = frame.contentWindow
-          inside.postMessage = data => this.onmessage?.({ data })
+          inside.postMessage = data => this.onmessage?.({ data: structuredClone(data) })
           const script = inside.document.createElement("script")
           script.onload = () => resolve(inside)
           script.onerror = reject
@@ -20,8 +20,9 @@ if (location.protocol === "file:")
       this.ready.catch(error => this.onerror?.(error))
     }
     async postMessage(data) {
+      const copy = structuredClone(data)  // as for a worker: the sender may change its object
       const inside = await this.ready
-      inside.dispatchEvent(new inside.MessageEvent("message", { data }))
+      inside.dispatchEvent(new inside.MessageEvent("message", { data: copy }))
     }
     terminate() {
       this.frame.remove()
