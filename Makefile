@@ -86,7 +86,7 @@ format: $(VENV)/installed
 	$(BIN)/ruff format .
 
 docs: $(VENV)/installed  ## the documentation, as a site in site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	$(BIN)/python -m zensical build --strict --clean
 	@echo site/index.html
 
 bench: $(VENV)/installed  ## speed: beside a hand-written loop, and of sites as processes

@@ -6,7 +6,8 @@ it. Tables of the reference are committed too, up to a mark `<!-- end -->`:
     python docs/hooks.py    writes the generated tables into the pages of docs/reference
 
 Tutorials have a mark `<!-- notebook: NAME -->` and are executed (`notebooks.py`), unless the
-variable DIAMOND_TUTORIALS is "off". mkdocs calls `on_page_markdown` and `on_page_content`.
+variable DIAMOND_TUTORIALS is "off". This module is an extension of Python-Markdown, which the
+builder of the site loads by its name.
 """
 
 import html
@@ -19,6 +20,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from latex2mathml.converter import convert
+from markdown import Extension, Markdown
+from markdown.postprocessors import Postprocessor
+from markdown.preprocessors import Preprocessor
 
 sys.path.append(str(Path(__file__).parent))
 import notebooks
@@ -29,7 +33,34 @@ REFERENCE = Path(__file__).parent / "reference"
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.S)
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+class GeneratedParts(Preprocessor):
+    """Fills the generated parts of a page, before anything else reads the page."""
+
+    def run(self, lines: list[str]) -> list[str]:
+        return show_page("\n".join(lines)).split("\n")
+
+
+class Formulas(Postprocessor):
+    """Converts the formulas of a page, after all HTML is in the page."""
+
+    def run(self, text: str) -> str:
+        return convert_formulas(text)
+
+
+class PageParts(Extension):
+    """Both, as one extension of Python-Markdown."""
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        md.preprocessors.register(GeneratedParts(md), "generated_parts", 100)
+        md.postprocessors.register(Formulas(md), "formulas", -100)
+
+
+def makeExtension(**options: Any) -> PageParts:
+    """Return the extension: Python-Markdown calls the function of this name."""
+    return PageParts(**options)
+
+
+def show_page(markdown: str) -> str:
     """Fill the generated parts of a page; show the outputs of a tutorial."""
     return fill_marks(notebooks.shown(markdown))
 
@@ -45,7 +76,7 @@ def fill_marks(markdown: str, committed: bool = False) -> str:
     return MARK.sub(fill, markdown)
 
 
-def on_page_content(html: str, **_: Any) -> str:
+def convert_formulas(html: str) -> str:
     """Convert the formulas of a page to MathML, which browsers show without a script."""
     return FORMULA.sub(_mathml, html)
 

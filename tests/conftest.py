@@ -24,11 +24,14 @@ PROGRAM_CACHE = Path(__file__).parent.parent / ".pytest_cache" / "programs"
 
 
 def is_known_flag(flag):
-    """Whether the compiler has this flag: it ends the process over one that it does not know."""
+    """Whether the compiler has this flag: it ends the process over one that it does not know.
+
+    The name is a text of its own in the library; a removed flag is left as a part of longer ones.
+    """
     (library,) = find_spec("jaxlib").submodule_search_locations
     for path in Path(library).glob("libjax_common*"):
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            return text.find(flag.encode()) >= 0
+            return text.find(f"\0{flag}\0".encode()) >= 0
     return False
 
 

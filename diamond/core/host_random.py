@@ -34,7 +34,7 @@ def split(key: Words, count: int) -> Words:
 
 def randint_below(key: Words, count: np.ndarray) -> np.ndarray:
     """Apply `jax.random.randint(key, (), 0, count)` to every key and count."""
-    is_64_bit = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    is_64_bit = jax.config.jax_enable_x64  # type: ignore[attr-defined, unused-ignore]
     dtype: Any = np.uint64 if is_64_bit else np.uint32
     first, second = split(key, 2)
     high, low = fold_in((first, second), np.uint32(0))

@@ -7,7 +7,7 @@ features of a network, stay the same. XLA hoists them out of loops on CPUs, not 
 from collections.abc import Callable
 
 import jax
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun  # type: ignore[attr-defined, unused-ignore]
 
 from .pytrees import Tree
 

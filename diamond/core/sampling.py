@@ -95,7 +95,7 @@ def key(seed: int) -> jax.Array:
     Equal to `jax.random.key` without a program: the last 32 bits, in 64-bit mode the last 64.
     """
     seed = int(np.int64(seed))
-    high = seed >> 32 & 0xFFFFFFFF if jax.config.jax_enable_x64 else 0  # type: ignore[attr-defined]
+    high = seed >> 32 & 0xFFFFFFFF if jax.config.jax_enable_x64 else 0  # type: ignore[attr-defined, unused-ignore]
     words = host_transfer.to_device(np.array([high, seed & 0xFFFFFFFF], np.uint32))
     return jax.random.wrap_key_data(words, impl="threefry2x32")
 

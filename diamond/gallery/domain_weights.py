@@ -222,7 +222,8 @@ def _read_texts(
     for agent in range(agents):
         k = np.sort(random.integers(0, len(texts), rows)).astype(np.int32)
         text = [
-            cut(files[s], agent, agents, n) for s, n in enumerate(np.bincount(k, None, len(texts)))
+            cut(files[s], agent, agents, int(n))
+            for s, n in enumerate(np.bincount(k, None, len(texts)))
         ]
         train.append({"tokens": np.concatenate(text), "k": k})
     half = rows - rows // 2

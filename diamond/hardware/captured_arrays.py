@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun  # type: ignore[attr-defined, unused-ignore]
 from jax.sharding import NamedSharding, PartitionSpec
 
 HOISTED_BYTES = 2**16  # bytes of captured arrays from which a program takes the arrays as arguments
@@ -102,7 +102,7 @@ def _place(arrays: Iterable[Any], leaves: Iterable[Any]) -> list[Any]:
     if meshes:
         place: Any = NamedSharding(meshes[0], PartitionSpec())
     else:
-        place = jax.config.jax_default_device  # type: ignore[attr-defined]
+        place = jax.config.jax_default_device  # type: ignore[attr-defined, unused-ignore]
     if place is None:
         return [jnp.asarray(array) for array in arrays]
     return [jax.device_put(array, place) for array in arrays]

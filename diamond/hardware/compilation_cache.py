@@ -18,7 +18,7 @@ def enable_compile_cache() -> None:
     import jax
 
     requested = os.environ.get(VARIABLE, "")
-    if _enabled or requested.lower() in OFF or jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
+    if _enabled or requested.lower() in OFF or jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined, unused-ignore]
         return
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     cache_folder = Path(requested) if requested else user_cache / "diamond" / "xla"

@@ -58,7 +58,7 @@ def initial_manifest(
         "versions": package_versions(),
         "device": jax.devices()[0].device_kind,
         "platform": platform.platform(),
-        "precision": "float64" if jax.config.jax_enable_x64 else "float32",  # type: ignore[attr-defined]
+        "precision": "float64" if jax.config.jax_enable_x64 else "float32",  # type: ignore[attr-defined, unused-ignore]
         "command": origin.command,
         "started": current_time(),
         "finished": None,

@@ -4,12 +4,17 @@ import base64
 import importlib
 import inspect
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 
 import jax
 import numpy as np
 import pytest
 import typer
+from browser_pages import needs_browser
 from fast_compilation import without_optimizations
 from pages import DOCS, GUIDES, PAGES, RESULTS, ROOT, blocks, commands, play, verbs, written
 
@@ -111,6 +116,13 @@ def test_every_path_that_a_page_names_exists():
 
 
 @pytest.mark.quick
+def test_every_page_and_picture_that_a_page_links_to_exists():
+    for page in [*GUIDES, *DOCS.glob("results/**/*.md")]:
+        links = re.findall(r"\]\(([^)#: ]+)[^):]*\)", page.read_text())
+        assert not [link for link in links if not (page.parent / link).exists()], page
+
+
+@pytest.mark.quick
 def test_the_architecture_names_every_folder_and_files_that_exist():
     page = (DOCS / "explanation" / "architecture.md").read_text()
     package = ROOT / "diamond"
@@ -180,13 +192,13 @@ def test_every_column_of_the_history_is_on_its_page(float32):
 
 @pytest.mark.quick
 def test_a_formula_becomes_mathml(hooks):
-    inline = hooks.on_page_content('a <span class="arithmatex">\\(x_1 &lt; 2\\)</span> b')
+    inline = hooks.convert_formulas('a <span class="arithmatex">\\(x_1 &lt; 2\\)</span> b')
     assert inline.startswith('a <math xmlns="http://www.w3.org/1998/Math/MathML" display="inline">')
     assert "<msub><mi>x</mi><mn>1</mn></msub>" in inline and inline.endswith("</math> b")
     block = (
         r'<div class="arithmatex">\[\begin{aligned} a &amp;= b \\ c &amp;= d \end{aligned}\]</div>'
     )
-    assert hooks.on_page_content(block).count("<mtr>") == 2
+    assert hooks.convert_formulas(block).count("<mtr>") == 2
 
 
 @pytest.mark.wide
@@ -204,7 +216,7 @@ def test_a_notebook_shows_what_its_code_prints_and_draws(hooks, tmp_path, monkey
             "```python\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]);\n```\n",
         ]
     )
-    shown = hooks.on_page_markdown(page)
+    shown = hooks.show_page(page)
     assert [line for line in shown.splitlines() if line.isdigit()] == ["3", "4", "42"]
     assert "```python\n# one.py\nVALUE = 3\n```" in shown and "```text\n" not in shown
     (picture,) = re.findall(r'src="data:image/png;base64,([^"]+)"', shown)
@@ -213,21 +225,22 @@ def test_a_notebook_shows_what_its_code_prints_and_draws(hooks, tmp_path, monkey
     cells = json.loads(base64.b64decode(address))["cells"]
     assert name == "page.ipynb" and "main/docs/tutorials/../how-to/data.md#scaling)" in str(cells)
     monkeypatch.setattr(notebooks, "_execute", None)
-    assert hooks.on_page_markdown(page) == shown
+    assert hooks.show_page(page) == shown
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The site, built strictly: a broken link, anchor or reference is an error."""
-    pytest.importorskip("mkdocstrings", reason="the extra docs is not installed")
-    from mkdocs.commands.build import build
-    from mkdocs.config import load_config
-
+    pytest.importorskip("zensical", reason="the extra docs is not installed")
     folder = tmp_path_factory.mktemp("site")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DIAMOND_TUTORIALS", "off")  # they run in tests of their own
-        build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder)))
-    return folder
+    shutil.copy(ROOT / "mkdocs.yml", folder)
+    shutil.copytree(DOCS, folder / "docs")
+    (folder / "diamond").symlink_to(ROOT / "diamond")
+    environment = os.environ | {"DIAMOND_TUTORIALS": "off"}  # they run in tests of their own
+    command = [sys.executable, "-m", "zensical", "build", "--strict"]
+    process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return folder / "site"
 
 
 @pytest.mark.wide
@@ -236,10 +249,26 @@ def test_the_site_is_whole_and_fetches_nothing(site):
     assert {"index.html", "reference/errors.html", "explanation/algorithms.html"} <= made
     for page in site.rglob("*.html"):
         text = page.read_text()
+        text = text.replace('<link rel="canonical"', "<canonical")  # an address, not fetched
         fetched = re.findall(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="([^"]+)"', text)
         fetched = [address for address in fetched if not address.startswith("data:")]
         assert fetched and not [address for address in fetched if "//" in address], page
         assert 'class="arithmatex"' not in text and "<!-- generated" not in text, page
+
+
+@pytest.mark.wide
+@needs_browser
+def test_the_search_works_in_a_site_that_is_opened_as_a_file(site, browser):
+    requests, page = [], browser.new_page()
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((site / "reference" / "errors.html").as_uri())
+    page.keyboard.press("Control+k")
+    box = page.get_by_role("combobox")
+    box.press_sequentially("hypergradient")
+    page.get_by_text(re.compile(r"^\d+ results$")).wait_for()
+    assert box.input_value() == "hypergradient"
+    page.close()
+    assert not [address for address in requests if not address.startswith("file:")]
 
 
 @pytest.mark.wide

@@ -23,7 +23,12 @@ LARGE = {"torch"}  # not part of `all`
 # IPython is there in a notebook; no release of torchax works yet (see `diamond.torch`).
 NOT_DECLARED = {"ipython", "torchax"}
 # Distributions whose name is not that of the module.
-DISTRIBUTIONS = {"PIL": "pillow", "jaxlib": "jax", "pydantic_core": "pydantic"}
+DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "jaxlib": "jax",
+    "pydantic_core": "pydantic",
+    "sklearn": "scikit-learn",
+}
 
 
 def distributions(requirements):

@@ -62,7 +62,7 @@ def test_the_metadata_say_that_the_package_is_typed_and_where_it_lives():
 
 
 def test_links_of_the_project_files_exist():
-    pages = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "examples/README.md"]
+    pages = [path.name for path in ROOT.glob("*.md")] + ["examples/README.md"]
     for page in pages:
         links = re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text())
         inside = [link for link in links if "://" not in link]

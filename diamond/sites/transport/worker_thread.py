@@ -29,7 +29,7 @@ class BackgroundTasks(set[asyncio.Task[Any]]):
 
 async def run_in_thread(function: Callable[..., Any], *args: Any) -> Any:
     """Run function(*args) on a thread with the precision of this one (JAX sets it per thread)."""
-    wide = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    wide = jax.config.jax_enable_x64  # type: ignore[attr-defined, unused-ignore]
 
     def call() -> Any:
         with jax.enable_x64(wide):
