@@ -195,8 +195,7 @@ class _SiteRun:
         if self.build_network is None:
             return self.network
         network, limit = self.build_network(table), self.network.mask_limit
-        is_plain = limit is None or network.mask_limit is not None
-        return network if is_plain else network.masked(limit)
+        return network if limit is None or network.mask_limit is not None else network.masked(limit)
 
     def check_change(self) -> None:
         """Refuse a change of the members that this run cannot follow."""

@@ -180,10 +180,10 @@ def test_a_message_of_no_round_is_refused(tmp_path):
     header, content = {"kind": "message", "run": node.run_digest, "sender": 1}, b""
     for round in (True, -1, 30, "x", None):
         with pytest.raises(FrameError, match="which is no round"):
-            node.latest._receive(1, pack(header | {"round": round}, content))
+            node.latest_messages._receive(1, pack(header | {"round": round}, content))
     with pytest.raises(FrameError, match="sender is 3 where 1 belongs"):
-        node.latest._receive(1, encode(Envelope(node.run_digest, 3, 5), shapes))
-    assert not node.latest.newest
-    node.latest._receive(1, encode(Envelope(node.run_digest, 1, 5), shapes))
-    node.latest._receive(1, encode(Envelope(node.run_digest, 1, 4), shapes))
-    assert node.latest.newest[1].version == 5
+        node.latest_messages._receive(1, encode(Envelope(node.run_digest, 3, 5), shapes))
+    assert not node.latest_messages.newest
+    node.latest_messages._receive(1, encode(Envelope(node.run_digest, 1, 5), shapes))
+    node.latest_messages._receive(1, encode(Envelope(node.run_digest, 1, 4), shapes))
+    assert node.latest_messages.newest[1].version == 5

@@ -105,7 +105,7 @@ class RosterAcceptance:
             )
         diameters = [epoch.network.diameter for epoch in run.epochs[run.index :]]
         distance = max(diameters) if from_operator else 0
-        earliest = max(run.node.latest + distance, known[-1].from_round) + 1
+        earliest = max(run.node.latest_round + distance, known[-1].from_round) + 1
         if added[0].from_round < earliest and not rewinds:
             raise BadBundle(
                 f"roster {roster.version} holds from round {added[0].from_round}; this site is in "

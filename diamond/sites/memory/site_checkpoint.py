@@ -191,7 +191,7 @@ class CheckpointWriter:
     def __init__(self, node: "Node"):
         self.agent, self.run, self.folder = node.agent, node.run_digest, node.folder
         self.service, self.client = node.service, node.client
-        self.edges = node.edges or node.latest
+        self.edges = node.edges or node.latest_messages
         self.run_blocking = node.run_blocking
         self._pending: asyncio.Task[None] | None = None
 

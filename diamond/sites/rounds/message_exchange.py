@@ -43,7 +43,7 @@ class ExchangeRunner:
         agent, service = self.agent, self.service = node.agent, node.service
         self.run, self.name, self.clock = node.run_digest, node.name, node.clock
         self.client, self.edges, self.round_deadline = node.client, node.edges, node.round_deadline
-        self.latest = node.latest
+        self.latest_messages = node.latest_messages
         self.run_blocking, self.sent = node.run_blocking, node.sent
         self.ledger, self.signatures, self.masks = node.ledger, node.signatures, node.masks
         sources, own_index = agent.sources, agent.sources.index(agent.number)
@@ -225,7 +225,7 @@ class ExchangeRunner:
                 continue
             is_mean = self.agent.sends_mean(exchange)
             run_exchange = self._run_mean if is_mean else self._run_exchange
-            run_exchange = self._run_asynchronous if self.latest else run_exchange
+            run_exchange = self._run_asynchronous if self.latest_messages else run_exchange
             progress, messages = await run_exchange(progress, exchange)
             all_messages.append(messages)
         self.messages = all_messages or self.messages
@@ -354,7 +354,7 @@ class ExchangeRunner:
     ) -> tuple[AgentProgress, dict[int, list[Any]]]:
         """Run the exchange of a round with the messages that have arrived."""
         agent, mixing, states = self.agent, self.agent.asynchronous, progress.channel_states
-        assert mixing is not None and self.latest is not None
+        assert mixing is not None and self.latest_messages is not None
         is_early, t = agent.sends_before_gradient(exchange), agent.tick(progress, exchange)
         work = agent.outgoing_arrays, progress, exchange
         own = await self.run_blocking(*work, None) if is_early else []
@@ -364,7 +364,7 @@ class ExchangeRunner:
         if not is_early:
             own = await self.run_blocking(*work, local_result)
             bundle = self.publish(t, mixing.bundle(states, own))
-        received = await self.latest.use_messages(t)
+        received = await self.latest_messages.use_messages(t)
         mixed, states = mixing.receive(states, own, bundle, received)
         messages = mixed | {agent.number: own}
         after = await self._finish_exchange(progress, exchange, local_result, messages)

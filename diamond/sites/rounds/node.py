@@ -119,13 +119,13 @@ class Node:
         self.compile_seconds = 0.0  # before the first round
         self.greeting_seconds = 0.0  # until all neighbours had answered
         self.t = self.first_round = 0  # finished rounds, and those before this session
-        self.latest = 0  # most finished rounds, before rollbacks too
+        self.latest_round = 0  # most finished rounds, before rollbacks too
         self.progress: AgentProgress | None = None  # state of the agent
         self.shutdown = Shutdown(self.timeouts.connect)
         self.before_round: Callable[[], Awaitable[None]] | None = None  # delays the next round
         self.service.status, self.service.stop = self.status, self.shutdown.request
         self.edges = self._make_edges() if self.missing == "continue" else None
-        self.latest = self._make_latest() if self.agent.asynchronous else None
+        self.latest_messages = self._make_latest() if self.agent.asynchronous else None
         self.round_deadline = make_deadline(self)
         self.masks = self.service.masks = self._make_masks(start) if self.agent.masked else None
         terms = ledger_terms(self.agent.algorithm, self.agent.problem)
@@ -192,7 +192,7 @@ class Node:
         if self.masks is not None:
             self.masks.open(is_resumed=progress.clock > self.agent.first_round)
         try:
-            for owner in (self.edges, self.latest):
+            for owner in (self.edges, self.latest_messages):
                 if owner is not None:
                     owner.journal.restore(self.agent.tick(progress))
             if self.round_deadline:
@@ -207,7 +207,7 @@ class Node:
                 self.seconds += loop_time() - start
                 start = loop_time()
                 self.t, self.progress = progress.t, progress
-                self.latest = max(self.latest, self.t)
+                self.latest_round = max(self.latest_round, self.t)
                 self._end_if_finished(progress)
                 if progress.t % self.every == 0 or progress.t == self.rounds:
                     await self.checkpoints.wait()
@@ -237,7 +237,7 @@ class Node:
             await self.checkpoints.cancel()
             if self.round_deadline:
                 self.round_deadline.close()
-            for owner in (self.edges, self.latest):
+            for owner in (self.edges, self.latest_messages):
                 if owner is not None:
                     await owner.close()
         return progress
@@ -248,7 +248,7 @@ class Node:
         is_new = progress.clock == self.agent.first_round
         is_restart = is_new and warm_restart.is_warm_restart(self.folder)
         needs_all = is_new and (is_restart or deferred_names(self.agent.algorithm))
-        edges = self.edges or self.latest
+        edges = self.edges or self.latest_messages
         await run_or_halt(self.client.greet_neighbours(None if needs_all else edges))
         if self.masks is not None:
             await run_or_halt(self.masks.agree(self.client, self.run_blocking))
@@ -266,7 +266,7 @@ class Node:
             self.seconds += loop_time() - start
         self.evaluation_inputs = EvaluationInputs([], self.seconds, self.seconds_waited)
         self.t, self.progress = progress.t, progress
-        self.first_round = self.latest = progress.t
+        self.first_round = self.latest_round = progress.t
         if self.on_round is not None:
             key = f"{self.run_digest}-look"
             await self.run_blocking(compile_once, key, self.on_round, progress)
@@ -354,7 +354,11 @@ class Node:
         All agents have the same averages, so they end in the same round. In asynchronous rounds,
         an agent ends before its last round once all its neighbours have ended.
         """
-        if self.latest and progress.t < self.rounds and self.latest.has_ended(progress.t):
+        if (
+            self.latest_messages
+            and progress.t < self.rounds
+            and self.latest_messages.has_ended(progress.t)
+        ):
             self.rounds = progress.t
         if progress.t < self.rounds and progress.has_ended:
             self._shorten(progress.t)

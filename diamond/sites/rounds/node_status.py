@@ -23,7 +23,7 @@ def describe_node(node: "Node") -> dict[str, Any]:
     """Return the state of the agent and whom it waits for."""
     state, edges = "stopping" if node.shutdown.requested else "running", node.edges
     has_ended = node.progress is not None and node.progress.has_ended
-    end = node.rounds if node.latest else node.planned_rounds
+    end = node.rounds if node.latest_round else node.planned_rounds
     if node.t == end or has_ended:
         state = "finished"
     elif edges and edges.stuck:
