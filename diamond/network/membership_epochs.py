@@ -1,6 +1,7 @@
 """Networks whose agents join and leave: a sequence of epochs, each with members and a network."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from diamond.core.exclusions import check_combination
@@ -29,10 +30,17 @@ class Epoch(NamedTuple):
 
 def map_epochs(network: "Network", change: Callable[["Network"], "Network"]) -> "Network":
     """Return a network whose members change, with each of its networks changed."""
-    from diamond.network.time_varying import changing
+    epochs = tuple(epoch._replace(network=change(epoch.network)) for epoch in network.epochs)
+    check_epochs(epochs)
+    first, name = epochs[0].network, epochs_name(epochs)
+    defense, mask_limit = first.defense, first.mask_limit
+    return replace(network, name=name, epochs=epochs, defense=defense, mask_limit=mask_limit)
 
-    networks = {epoch.from_round: change(epoch.network) for epoch in network.epochs}
-    return changing(networks, members={e.from_round: e.members for e in network.epochs})
+
+def epochs_name(epochs: Sequence[Epoch]) -> str:
+    """Return the name of the network of these epochs."""
+    parts = (f"{epoch.network.name} from round {epoch.from_round}" for epoch in epochs)
+    return f"changing({', '.join(parts)})"
 
 
 def check_epochs(epochs: Sequence[Epoch]) -> None:

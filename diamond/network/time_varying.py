@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from diamond.core.validation import as_int
 from diamond.network.communication_network import Network
 from diamond.network.directed import one_way
-from diamond.network.membership_epochs import Epoch, check_epochs
+from diamond.network.membership_epochs import Epoch, check_epochs, epochs_name
 from diamond.network.mixing_weights import mixing_matrix
 
 NetworkOrGraph: TypeAlias = "Network | nx.Graph"
@@ -175,13 +175,12 @@ def _network_of_epochs(networks: Mapping[int, Network], members: Members | None)
     union.add_nodes_from(range(len(agents)))
     union.add_edges_from(edge for epoch in epochs for edge in epoch.edges)
     weights, rule = mixing_matrix(union, "metropolis")
-    name = f"changing({', '.join(f'{e.network.name} from round {e.from_round}' for e in epochs)})"
     labels = tuple(range(len(agents)))
     first = epochs[0].network
     return Network(
         nx.freeze(union),
         weights,
-        name,
+        epochs_name(epochs),
         rule,
         labels,
         epochs=tuple(epochs),

@@ -204,6 +204,7 @@ CALLS = {
     ("changing members", "exchange_every"): lambda: JOINING.every(2),
     ("changing members", "given interruptions"): lambda: interrupted(JOINING, [[(0, 1)]]),
     ("changing members", "missing='continue'"): partial(sign_change, missing="continue"),
+    ("changing members", "missing='asynchronous'"): partial(sign_change, missing="asynchronous"),
     ("privacy", "--rewind"): partial(sign_change, rewinds=True, privacy={"epsilon": 1.0}),
     ("changing members", "sites"): lambda: site(JOINING),
     ("changing members", "several devices"): lambda: simulate(JOINING, GIVEN(), devices=2),
