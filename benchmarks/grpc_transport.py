@@ -32,7 +32,7 @@ from diamond.cli.net_site_setup import compute_digest
 from diamond.hardware.compilation_cache import enable_compile_cache
 from diamond.hardware.compiler import run_inline
 from diamond.sites.identity import certificate_authority, roster
-from diamond.sites.identity.certificate_check import find_neighbour
+from diamond.sites.identity.certificate_holder import find_neighbour
 from diamond.sites.rounds.node import Node
 from diamond.sites.rounds.round_progress import AgentProgress
 from diamond.sites.rounds.site_agent import Agent

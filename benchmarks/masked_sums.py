@@ -34,7 +34,7 @@ import diamond
 from diamond.core.sampling import ExchangeId, key
 from diamond.engine.site_rehearsal import rehearse
 from diamond.network.mixing.lossy_mixer import make_mixer
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 from diamond.sites.transport.in_process_transport import InProcessNetwork
 from diamond.sites.transport.wire_format import unpack
 
@@ -165,7 +165,7 @@ class Federation:
         assert not any(codes), logs
         x = []
         for i in range(len(codes)):
-            arrays = checkpoint.load_newest(self.metrics(i).parent / "checkpoint").arrays
+            arrays = checkpoint_file.load_newest(self.metrics(i).parent / "checkpoint").arrays
             x.append(next(a for name, a in arrays.items() if name.startswith(".state.x")))
         shutil.rmtree(self.folder)
         return [log.rsplit("sha256 of x ", 1)[1].strip() for log in logs], np.stack(x)

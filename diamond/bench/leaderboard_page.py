@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..records.plot_colors import assign_colours
 from ..records.strict_json import replace_nonfinite
 from ..report.report_page import SHARED_SCRIPTS, STYLE, fill_template, read_asset, write_page
+from .costs import COST_TITLES
 from .run_suite import Pair
 from .statistics import (
     TAU,
@@ -36,14 +37,6 @@ SCRIPTS = [*SHARED_SCRIPTS, *(HERE / f"{name}.js" for name in LEADERBOARD_SCRIPT
 DIGITS = 4  # of the numbers of curves, sufficient for a screen
 TAUS = (0.3, TAU, 0.03, 0.01)
 RUN_KINDS = ("tuned", "untuned")
-COST_TITLES = {
-    "round": "rounds",
-    "samples": "samples per agent",
-    "calls": "gradients and products per agent, in rows",
-    "bytes": "bytes sent by all agents",
-    "seconds": "seconds of computing",
-    "network_seconds": "seconds on the network's links",
-}
 # Methods that share a colour have different markers; dashes mark runs without tuning.
 MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon")
 

@@ -21,13 +21,10 @@ from ..metrics.evaluations import late_rounds
 from ..tuning.successive_halving import Rung, best_result, split_by_candidate, tune
 from ..tuning.trial_cache import Trial, TrialRequest, cached_trials
 from .cases import BenchmarkCase
+from .costs import COSTS, MEASURES
 from .suites import CONTINUED_SHARE, FIRST_TUNING_SEED, SHORT_TRIAL_SHARE, Suite, load_suite
 from .tunable_values import draw_factors, make_tunable
 
-# Columns of a run's history that are kept.
-MEASURES = ("round", "upper_loss")
-# Calls are gradients and products, each on one row.
-COSTS = ("samples", "calls", "bytes", "seconds", "network_seconds")
 Pair = dict[str, Any]
 AlgorithmSetting = tuple[Algorithm, dict[str, float]]  # with its numbers in round 0
 

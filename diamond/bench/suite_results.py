@@ -10,9 +10,10 @@ from typing import Any
 from .. import catalogue
 from .._version import __version__
 from ..records import result_table
-from ..records.checkpoint import replace_file
+from ..records.checkpoint_file import replace_file
 from ..records.strict_json import dumps, restore_nan
-from .run_suite import COSTS, Pair
+from .costs import COSTS
+from .run_suite import Pair
 from .statistics import TAU, average_ranks, cost_matrix, cost_table
 from .suites import FIRST_TUNING_SEED, Suite
 

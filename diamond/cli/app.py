@@ -116,7 +116,7 @@ def _report_error(error: Exception) -> int | None:
         return FAILED
     from ..data import DataError
     from ..hardware.device_memory import TooLarge
-    from ..records.checkpoint import DamagedCheckpoint
+    from ..records.checkpoint_file import DamagedCheckpoint
     from ..records.folder_lock import FolderBusy
     from ..records.folder_reader import DamagedRun
     from ..records.folder_recovery import UnrecoverableRun

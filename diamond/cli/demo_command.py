@@ -52,7 +52,7 @@ def demo(
         import_module("matplotlib")  # if it is missing, fail now and not after the runs
         prepare_jax()
         from ..config.experiment_file import validate
-        from ..experiment.job_runner import plan_comparison, write_comparison_file
+        from ..experiment.plans import plan_comparison, write_comparison_file
         from ..records import plot
         from ..records.folder_reader import open_run
         from ..records.result_table import make_rows

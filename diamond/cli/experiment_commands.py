@@ -13,7 +13,7 @@ from .plan_execution import execute_and_report, explain_interrupt, prepare_jax
 
 if TYPE_CHECKING:
     from ..config.experiment_file import Experiment
-    from ..experiment.job_runner import Plan
+    from ..experiment.plans import Plan
 
 File = Annotated[Path, typer.Argument(help="TOML file of the experiment.")]
 Set = Annotated[
@@ -83,7 +83,7 @@ def check(file: File, set: Set = [], json: Json = False) -> None:  # noqa: B006
     """Report every mistake in an experiment and estimate its cost, without running it."""
     with report_errors(), exit_on_interrupt():
         prepare_jax()
-        from ..experiment.job_runner import load_and_check, plan_comparison
+        from ..experiment.plans import load_and_check, plan_comparison
         from .forecast_output import as_dict, print_forecasts
 
         plan = plan_comparison(load_and_check(file, set), Path("runs"), str(file))
@@ -120,7 +120,7 @@ def run(
         with explain_interrupt():
             prepare_jax()
             from ..config.experiment_file import load
-            from ..experiment.job_runner import plan_run
+            from ..experiment.plans import plan_run
 
             device_settings = device_changes(devices, hosts)
             round_settings = [] if rounds is None else [f"rounds={rounds}"]
@@ -148,7 +148,7 @@ def compare(
         with explain_interrupt():
             prepare_jax()
             from ..config.experiment_file import load
-            from ..experiment.job_runner import plan_comparison, write_comparison_file
+            from ..experiment.plans import plan_comparison, write_comparison_file
             from ..records.write_check import check_writable
 
             plan = plan_comparison(load(file, set), out, str(file))
@@ -184,7 +184,7 @@ def resume(
     with report_errors(), exit_on_interrupt(), join_processes(hosts, rank, size):
         prepare_jax()
         from ..experiment.execution import ResumeOverrides
-        from ..experiment.job_runner import plan_resume
+        from ..experiment.plans import plan_resume
 
         selection = devices or ("all" if hosts else "")
         expose_cores(selection or recorded_devices(folder))

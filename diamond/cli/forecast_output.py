@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..engine.forecast import Forecast
-from ..experiment.job_runner import Plan
+from ..experiment.plans import Plan
 from ..hardware.device_memory import format_bytes
 from ..metrics.display import format_duration
 from .terminal_tables import text_table

@@ -14,7 +14,7 @@ from .interrupt_handling import check_interrupt, stop_at_evaluation
 
 if TYPE_CHECKING:
     from ..experiment.execution import ResumeOverrides
-    from ..experiment.job_runner import Plan
+    from ..experiment.plans import Plan
 
 
 def prepare_jax() -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import typer
 
 from ..experiment.execution import ProgressListener
-from ..experiment.job_runner import Plan
+from ..experiment.plans import Plan
 from ..metrics.display import LineDisplay, QuietDisplay, live_table, print_message
 from .app import INTERRUPTED
 from .interrupt_handling import check_interrupt

@@ -6,12 +6,12 @@ from .csv_files import csv
 from .dataset import DataError, Dataset, MissingCells
 from .hashed_text import features as hashed
 from .hashed_text import lines
+from .libsvm_files import libsvm
 from .multiple_files import align_classes, join_files
 from .npz_files import npz
 from .parquet_files import parquet
 from .standard_datasets import a9a, digits, ijcnn1, mnist
 from .summaries import columns, counts, picture, table
-from .svmlight_files import libsvm
 from .table_columns import Column
 
 __all__ = [

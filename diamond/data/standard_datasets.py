@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from . import svmlight_files
+from . import libsvm_files
 from .cifar import ARCHIVE, BATCHES, FOLDER, TILES
 from .dataset import DataError, Dataset, LabelledRows
 from .download import DataFile, Layout
@@ -69,7 +69,7 @@ def a9a(folder: str | Path | None = None) -> Dataset:
         folder: Folder of the files; by default the usual locations.
     """
     files = locate("a9a", [A9A], folder)
-    train, test = (svmlight_files.read_encoded(path, 123, (-1, 1)) for path in files)
+    train, test = (libsvm_files.read_encoded(path, 123, (-1, 1)) for path in files)
     return Dataset("a9a", train, test, classes=("-1", "+1"), shape=(123,), files=files)
 
 
@@ -82,7 +82,7 @@ def ijcnn1(folder: str | Path | None = None) -> Dataset:
         folder: Folder of the files; by default the usual locations.
     """
     files = locate("ijcnn1", [IJCNN1, IJCNN1_COPY], folder)
-    train = svmlight_files.read_encoded(files[0], 22, (-1, 1))
+    train = libsvm_files.read_encoded(files[0], 22, (-1, 1))
     counts = (len(train[1]), int(train[1].sum()))
     if counts != (49_990, 4_853):
         raise DataError(

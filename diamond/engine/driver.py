@@ -19,7 +19,7 @@ from ..metrics.link_costs import LinkCosts
 from ..metrics.measures import Measures
 from ..network import Network
 from ..problem import Problem
-from ..records.snapshot import Snapshot
+from ..records.checkpoint_content import Snapshot
 from ..schedules.deferred import ResolutionContext
 from .backend import Backend
 from .measurement_program import MeasurementProgram

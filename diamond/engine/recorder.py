@@ -18,9 +18,9 @@ from ..network import Network
 from ..problem import Problem
 from ..records import best_point
 from ..records.best_point import BestPoint
+from ..records.checkpoint_content import Snapshot
 from ..records.run import Run
 from ..records.run_inputs import describe
-from ..records.snapshot import Snapshot
 from .round_program import Progress
 from .step_policy import StepPolicy
 

@@ -24,9 +24,9 @@ from ..network import Network
 from ..network.spanning_tree import exact_mean_obstacle
 from ..privacy.private_runs import check_private_run
 from ..problem import Problem
+from ..records.checkpoint_content import Snapshot
 from ..records.run import Run
 from ..records.run_inputs import check_same
-from ..records.snapshot import Snapshot
 from ..schedules.deferred import replace_deferred, specialize
 from .backend_selection import select_backend
 from .membership_run import SimulationSettings, check_epochs, simulate_epochs

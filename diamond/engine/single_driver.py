@@ -22,8 +22,8 @@ from ..metrics.evaluations import Every, is_evaluation
 from ..metrics.measures import Measures
 from ..network import Network
 from ..problem import Problem
+from ..records.checkpoint_content import Snapshot
 from ..records.run import Run
-from ..records.snapshot import Snapshot
 from .divergence_diagnosis import divergence_error, explain_cause
 from .driver import Driver
 from .recorder import OnEvaluation

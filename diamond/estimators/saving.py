@@ -8,7 +8,7 @@ import numpy as np
 
 from .._version import __version__
 from ..core.parsing import refuse_unreadable
-from ..records import checkpoint
+from ..records import checkpoint_file
 
 ROUND = 0  # the checkpoint has no rounds
 HISTORY = "history_"
@@ -16,7 +16,7 @@ HISTORY = "history_"
 
 def save_estimator(estimator: Any, folder: Path) -> Path:
     """Save parameters and fitted attributes of an estimator in `folder`."""
-    if folder.exists() and checkpoint.saved_rounds(folder):
+    if folder.exists() and checkpoint_file.saved_rounds(folder):
         raise FileExistsError(f"{folder} holds a saved estimator already; choose another folder")
     attributes = {name: value for name, value in vars(estimator).items() if name.endswith("_")}
     arrays = {f"{HISTORY}.{name}": a for name, a in attributes.pop(HISTORY, {}).items()}
@@ -36,18 +36,18 @@ def save_estimator(estimator: Any, folder: Path) -> Path:
             f"{type(estimator).__name__} cannot be saved: {cause}; give parameters, sites and "
             f"classes as numbers or texts"
         ) from None
-    checkpoint.save(folder, ROUND, arrays, notes)
+    checkpoint_file.save(folder, ROUND, arrays, notes)
     return folder
 
 
 def load_estimator(kind: type, folder: Path) -> Any:
     """Load an estimator of class `kind`."""
-    saved = checkpoint.load(folder, ROUND)
+    saved = checkpoint_file.load(folder, ROUND)
     refusal = f"{folder}: not a saved {kind.__name__}; give a folder that its save wrote"
-    with refuse_unreadable(checkpoint.DamagedCheckpoint, refusal):
+    with refuse_unreadable(checkpoint_file.DamagedCheckpoint, refusal):
         name = saved.notes["estimator"]
         if name != kind.__name__:
-            raise checkpoint.DamagedCheckpoint(
+            raise checkpoint_file.DamagedCheckpoint(
                 f"{folder}: holds a {name}; load it by {name}.load, not by {kind.__name__}.load"
             )
         estimator = kind(**saved.notes["parameters"])
@@ -56,11 +56,13 @@ def load_estimator(kind: type, folder: Path) -> Any:
         attributes |= {n: a for n, a in saved.arrays.items() if "." not in n} | {HISTORY: history}
         for name, value in attributes.items():
             if not name.isidentifier() or not name.endswith("_") or name.startswith("_"):
-                raise checkpoint.DamagedCheckpoint(f"{refusal} ({name!r} is no fitted attribute)")
+                raise checkpoint_file.DamagedCheckpoint(
+                    f"{refusal} ({name!r} is no fitted attribute)"
+                )
             setattr(estimator, name, value)
         models = len(estimator.sites_) * estimator.n_features_in_
         if not models or np.size(estimator.coef_) % models:
-            raise checkpoint.DamagedCheckpoint(f"{refusal} (coef_ has another shape)")
+            raise checkpoint_file.DamagedCheckpoint(f"{refusal} (coef_ has another shape)")
     return estimator
 
 

@@ -14,6 +14,7 @@ from ..metrics.divergence_error import Diverged
 from ..metrics.stopping import stop_reason
 from ..privacy.private_runs import describe_privacy
 from ..problem import Problem
+from ..records.checkpoint_content import Snapshot
 from ..records.folder_recovery import last_round, read_manifest
 from ..records.folder_writer import Writer
 from ..records.manifest import (
@@ -25,7 +26,6 @@ from ..records.manifest import (
     package_versions,
 )
 from ..records.run import Run
-from ..records.snapshot import Snapshot
 from .jobs import Job
 from .multi_process import start_followers
 

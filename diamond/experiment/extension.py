@@ -8,7 +8,7 @@ from ..config.validation_errors import BadExperiment, Mistake
 from ..metrics.stopping import stop_reason
 from ..records.folder_reader import StoredRun, find_runs
 from ..records.folder_writer import Writer
-from .job_runner import RUN_FILE, Plan, plan_resume
+from .plans import RUN_FILE, Plan, plan_resume
 
 EXTENDABLE = {"rounds": 0, "stop": {}}  # settings that an extension may change
 

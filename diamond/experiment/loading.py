@@ -20,9 +20,10 @@ from ..network import Network, from_graph
 from ..network.mixing.lost_messages import MessageCounts
 from ..network.mixing_weights import RULES
 from ..problem import Problem
-from ..records import best_point, checkpoint
+from ..records import best_point, checkpoint_file
 from ..records.best_point import BestPoint
-from ..records.checkpoint import Checkpoint
+from ..records.checkpoint_content import Snapshot, restore_snapshot
+from ..records.checkpoint_file import Checkpoint
 from ..records.cooperation import read_cooperation
 from ..records.folder_reader import StoredRun, find_runs, open_run, sort_by_start
 from ..records.folder_recovery import read_manifest
@@ -30,14 +31,13 @@ from ..records.folder_writer import Writer
 from ..records.manifest import data_digests
 from ..records.run import Run
 from ..records.run_inputs import describe
-from ..records.snapshot import Snapshot, restore_snapshot
 from ..records.solution import summarize_solution
 from ..records.stored_arrays import add_agent_axis, rebuild_tree
 from ..records.stored_models import stored_predictor
 from .comparison import COMPARISON_NAME, Comparison
 from .execution import changed_inputs
-from .job_runner import COMPARISON_FILE, RUN_FILE
 from .jobs import build_problem, use_precision
+from .plans import COMPARISON_FILE, RUN_FILE
 
 
 def load(folder: str | Path, problem: Problem | None = None) -> Any:
@@ -120,7 +120,7 @@ def _load_comparison(
 def _load_run(path: Path, problem: Problem | None) -> Run:
     """Load the run in the folder `path`."""
     stored = open_run(path)
-    newest = checkpoint.load_newest(path / "checkpoint")
+    newest = checkpoint_file.load_newest(path / "checkpoint")
     config_values = tomllib.loads((path / RUN_FILE).read_text(encoding="utf-8"))
     is_experiment = "problem" in config_values and "site" not in stored.manifest
     experiment = _load_experiment(path) if is_experiment else None

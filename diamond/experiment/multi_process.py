@@ -8,7 +8,7 @@ import numpy as np
 from ..engine import multi_host
 from ..problem import Problem
 from ..records import resolved_values
-from ..records.snapshot import Snapshot
+from ..records.checkpoint_content import Snapshot
 from .jobs import Job
 
 BEGIN, DONE = b"begin", b"done"

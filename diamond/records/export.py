@@ -10,7 +10,7 @@ import numpy as np
 
 from ..data.preparation import FILE as PREPARATION
 from ..data.preparation import read_preparation
-from . import best_point, checkpoint
+from . import best_point, checkpoint_file
 from .folder_reader import StoredRun, agent_columns
 from .result_table import name_entry
 
@@ -37,7 +37,7 @@ def solution_arrays(run: StoredRun) -> dict[str, np.ndarray]:
     """Return x and y of the newest checkpoint by names such as "x/w/0" and "last/x/w/0"."""
     best: dict[str, np.ndarray] = {}
     last: dict[str, np.ndarray] = {}
-    for name, leaf in checkpoint.load_newest(run.path / "checkpoint").arrays.items():
+    for name, leaf in checkpoint_file.load_newest(run.path / "checkpoint").arrays.items():
         if match := SOLUTION_LEAF.fullmatch(name):
             key = "/".join([match["level"], *PATH_PARTS.findall(match["leaf"])])
             arrays = last if match["of"] == ".state" else best

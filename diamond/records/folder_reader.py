@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import checkpoint
+from . import checkpoint_file
 from .folder_lock import is_abandoned
 from .folder_recovery import read_manifest
 from .metrics_file import MetricsFile
@@ -37,7 +37,8 @@ class StoredRun:
 
         folder = self.path / "checkpoint"
         return digest_checkpoint(
-            self.lines, checkpoint.load(folder, checkpoint.saved_rounds(folder)[-1]).arrays
+            self.lines,
+            checkpoint_file.load(folder, checkpoint_file.saved_rounds(folder)[-1]).arrays,
         )
 
 

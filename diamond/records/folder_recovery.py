@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import checkpoint
-from .checkpoint import Checkpoint, DamagedCheckpoint
+from . import checkpoint_file
+from .checkpoint_file import Checkpoint, DamagedCheckpoint
 from .digest_chain import chain_digest
 from .metrics_file import MetricsFile
 
@@ -46,13 +46,13 @@ def plan_recovery(path: Path) -> RecoveryPlan:
     )
     complete: list[Checkpoint] = []
     errors: list[str] = []
-    for round in reversed(checkpoint.saved_rounds(states)):
+    for round in reversed(checkpoint_file.saved_rounds(states)):
         try:
-            complete.append(checkpoint.load(states, round))
+            complete.append(checkpoint_file.load(states, round))
         except DamagedCheckpoint as error:
             errors.append(str(error))
             damaged_files += [
-                file for file in checkpoint.checkpoint_files(states, round) if file.exists()
+                file for file in checkpoint_file.checkpoint_files(states, round) if file.exists()
             ]
     content, reason = read_manifest(path / "manifest.json")
     if reason:
@@ -131,7 +131,7 @@ def repair_folder(path: Path, plan: RecoveryPlan) -> None:
     if metrics.path.exists():
         is_longer = last_round(metrics.lines()) > last_round(plan.lines)
         if (plan.messages and is_longer) or metrics.path in plan.damaged_files:
-            checkpoint.replace_file(unused_path(metrics.path), metrics.path.read_bytes())
+            checkpoint_file.replace_file(unused_path(metrics.path), metrics.path.read_bytes())
         metrics.keep_only(plan.lines)
 
 
@@ -140,8 +140,8 @@ def set_files_aside(path: Path) -> list[Path]:
     states = path / "checkpoint"
     checkpoints = [
         file
-        for r in checkpoint.saved_rounds(states)
-        for file in checkpoint.checkpoint_files(states, r)
+        for r in checkpoint_file.saved_rounds(states)
+        for file in checkpoint_file.checkpoint_files(states, r)
     ]
     renamed = []
     for file in [*checkpoints, path / "metrics.jsonl", path / "manifest.json"]:

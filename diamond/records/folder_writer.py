@@ -7,7 +7,8 @@ from typing import Any
 
 from ..data.preparation import FILE as PREPARATION
 from ..data.preparation import Preparation
-from . import checkpoint
+from . import checkpoint_file
+from .checkpoint_content import Snapshot, restore_snapshot, snapshot_notes
 from .digest_chain import chain_digest
 from .folder_lock import acquire_lock
 from .folder_recovery import (
@@ -20,7 +21,6 @@ from .folder_recovery import (
     set_files_aside,
 )
 from .metrics_file import AgentValues, MetricsFile, format_line, parse_line
-from .snapshot import Snapshot, restore_snapshot, snapshot_notes
 from .strict_json import dumps
 from .trajectory_digest import digest_from_chain
 
@@ -67,17 +67,17 @@ class Writer:
         if preparation is None:
             path.unlink(missing_ok=True)
         else:
-            checkpoint.replace_file(path, preparation.to_json().encode(), durable=False)
+            checkpoint_file.replace_file(path, preparation.to_json().encode(), durable=False)
 
     def begin(self, manifest: dict[str, Any], config: str, clear: bool = True) -> None:
         """Start the run; if `clear` is true, remove everything of an earlier attempt."""
-        checkpoint.replace_file(self.path / "config.toml", config.encode(), durable=False)
-        self.update_manifest(**manifest, config=checkpoint.content_digest(config.encode()))
+        checkpoint_file.replace_file(self.path / "config.toml", config.encode(), durable=False)
+        self.update_manifest(**manifest, config=checkpoint_file.content_digest(config.encode()))
         if not clear:
             return
         self.metrics.path.write_bytes(b"")
-        for round in checkpoint.saved_rounds(self.checkpoints):
-            checkpoint.discard(self.checkpoints, round)
+        for round in checkpoint_file.saved_rounds(self.checkpoints):
+            checkpoint_file.discard(self.checkpoints, round)
 
     def update_manifest(self, **changes: Any) -> dict[str, Any]:
         """Update the manifest with `changes`, write and return it."""
@@ -85,7 +85,7 @@ class Writer:
         content = json.loads(path.read_text()) if path.exists() else {}
         content |= changes
         if changes:
-            checkpoint.replace_file(path, dumps(content, indent=1).encode())
+            checkpoint_file.replace_file(path, dumps(content, indent=1).encode())
         return content
 
     def append(self, entry: dict[str, float], per_agent: AgentValues) -> None:
@@ -125,9 +125,9 @@ class Writer:
         self._chains = [
             (line_round, chain) for line_round, chain in self._chains if line_round < round
         ]
-        for later in checkpoint.saved_rounds(self.checkpoints):
+        for later in checkpoint_file.saved_rounds(self.checkpoints):
             if later >= round:
-                checkpoint.discard(self.checkpoints, later)
+                checkpoint_file.discard(self.checkpoints, later)
         self._last_checkpoint = -1, self._last_checkpoint[1]
 
     def save_checkpoint(self, saved: Snapshot) -> None:
@@ -140,8 +140,8 @@ class Writer:
         config = self.path / "config.toml"
         digests = {"chain": self._chains[-1][1]}
         if config.exists():
-            digests["config"] = checkpoint.content_digest(config.read_bytes())
-        checkpoint.save(
+            digests["config"] = checkpoint_file.content_digest(config.read_bytes())
+        checkpoint_file.save(
             self.checkpoints,
             round,
             saved.arrays,
@@ -157,9 +157,9 @@ class Writer:
         """Extend the run to more rounds as in `config`; existing results are kept."""
         manifest = self.update_manifest()
         earlier_configs = [*manifest.get("extended", []), manifest.get("config")]
-        checkpoint.replace_file(self.path / "config.toml", config.encode())
+        checkpoint_file.replace_file(self.path / "config.toml", config.encode())
         changes = {
-            "config": checkpoint.content_digest(config.encode()),
+            "config": checkpoint_file.content_digest(config.encode()),
             "extended": earlier_configs,
             "rounds": rounds,
         }
@@ -199,7 +199,7 @@ class Writer:
     def _check_config(self, notes: dict[str, Any]) -> None:
         """Refuse to resume with a config.toml other than the checkpoint's or its extension."""
         config = self.path / "config.toml"
-        digest = checkpoint.content_digest(config.read_bytes()) if config.exists() else None
+        digest = checkpoint_file.content_digest(config.read_bytes()) if config.exists() else None
         manifest, _ = read_manifest(self.path / "manifest.json")
         earlier = manifest.get("extended", []) if manifest.get("config") == digest else []
         if notes.get("config", digest) not in (digest, *earlier):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .checkpoint import replace_file
+from .checkpoint_file import replace_file
 from .strict_json import dumps, restore_nan
 from .write_check import detect_full_disk
 

@@ -17,9 +17,9 @@ from ..network import Network
 from ..network.mixing.lost_messages import MessageCounts, count_lost_messages
 from ..problem import Problem
 from .best_point import BestPoint
+from .checkpoint_content import Snapshot
 from .cooperation import Cooperation
 from .predictor import Predictor, problem_predictor
-from .snapshot import Snapshot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import pytrees
-from . import best_point, checkpoint
+from . import best_point, checkpoint_file
+from .checkpoint_content import snapshot_notes
 from .digest_chain import chain_digest
 from .folder_writer import Writer
 from .manifest import RunOrigin, final_fields, initial_manifest
-from .snapshot import snapshot_notes
 from .trajectory_digest import digest_trajectory
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def save_run(
                 f".state{name}": leaf for name, leaf in pytrees.named_leaves(run.state).items()
             }
             arrays, notes = arrays | best_point.to_arrays(run.best), {}
-        checkpoint.save(writer.checkpoints, run.rounds, arrays, notes)
+        checkpoint_file.save(writer.checkpoints, run.rounds, arrays, notes)
         trajectory = digest_trajectory(saved_lines, run.last_x, run.last_y)
         writer.update_manifest(
             **final_fields(run, run.status, run.message, seconds, digest=trajectory)

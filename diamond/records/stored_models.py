@@ -16,7 +16,7 @@ from ..data.table_columns import as_texts
 from ..data.table_rows import DataTable
 from ..gallery.stored_predictions import stored_prediction
 from ..interface.round_interface import state_part
-from . import checkpoint
+from . import checkpoint_file
 from .folder_reader import StoredRun, agent_columns
 from .predictor import Predictor
 from .stored_arrays import add_agent_axis, rebuild_tree
@@ -45,7 +45,7 @@ def load_models(stored: StoredRun) -> StoredModels:
         )
     remedy = f"`diamond resume {path}` continues the run"
     with refuse_unreadable(DataError, f"{path / 'checkpoint'}: no whole checkpoint; {remedy}"):
-        newest = checkpoint.load_newest(path / "checkpoint")
+        newest = checkpoint_file.load_newest(path / "checkpoint")
     arrays = add_agent_axis(stored.manifest, newest.arrays)
     tree = rebuild_tree(arrays)
     best = state_part(tree, "best") if "upper_loss" in stored.last_evaluation else None

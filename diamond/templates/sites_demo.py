@@ -23,7 +23,7 @@ from ..config.federation_file import Federation, validate
 from ..core import pytrees
 from ..engine.simulate import simulate
 from ..gallery import meta_learning
-from ..records import checkpoint
+from ..records import checkpoint_file
 from ..sites.identity.certificate_authority import create_federation
 from . import demo_experiment
 
@@ -163,10 +163,12 @@ class SitesDemo:
         return ", ".join(f"{n} {f'round {t}' if t else 'compiling'}" for n, t in rounds.items())
 
     def _saved_round(self, name: str) -> int:
-        return max(checkpoint.saved_rounds(self.folder / name / "checkpoint"), default=0)
+        return max(checkpoint_file.saved_rounds(self.folder / name / "checkpoint"), default=0)
 
     def _final_arrays(self, name: str) -> dict[str, Any]:
-        arrays: dict[str, Any] = checkpoint.load(self.folder / name / "checkpoint", ROUNDS).arrays
+        arrays: dict[str, Any] = checkpoint_file.load(
+            self.folder / name / "checkpoint", ROUNDS
+        ).arrays
         return arrays
 
 

@@ -13,7 +13,7 @@ from ..config.validation_errors import BadExperiment, Mistake
 from ..experiment.folder_names import make_unique
 from ..experiment.jobs import build_problem, use_precision
 from ..problem import Problem
-from ..records.checkpoint import replace_file
+from ..records.checkpoint_file import replace_file
 from .experiment_grid import AlgorithmTable, TableSetting, list_settings
 from .successive_halving import Result, Rung, best_result, split_by_candidate, tune
 from .trial_cache import Trial, TrialRequest, cached_trials, summarize_trial

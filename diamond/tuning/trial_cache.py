@@ -20,7 +20,7 @@ from ..metrics.evaluations import Every
 from ..metrics.measures import Measure
 from ..network import Network
 from ..problem import Problem
-from ..records.checkpoint import replace_file
+from ..records.checkpoint_file import replace_file
 
 Trial = dict[str, Any]
 TRIALS_PER_WRITE = {"cpu": 1}  # trials between two writes; an accelerator takes all at once

@@ -12,7 +12,7 @@ from commands import command, result
 from fast_compilation import skip_loss_checks, without_optimizations
 from tiny_experiment import TOML
 
-from diamond.experiment import job_runner
+from diamond.experiment import plans
 from diamond.hardware import compilation_cache
 from diamond.metrics import display as progress
 from diamond.tuning import trial_cache
@@ -58,7 +58,7 @@ def before(monkeypatch, owner, name, pressing, when=lambda *given: True):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("pressing", [press, press_where_exceptions_are_dropped])
 def test_before_the_first_round_nothing_is_run(here, monkeypatch, pressing):
-    before(monkeypatch, job_runner, "forecast", pressing)
+    before(monkeypatch, plans, "forecast", pressing)
     found = command("run", "tiny.toml", code=130)
     assert "interrupted; nothing was written; run the command again" in found.stderr
     assert (

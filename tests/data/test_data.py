@@ -20,7 +20,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from diamond import data
-from diamond.data import cifar, download, fetch, standard_datasets, svmlight_files
+from diamond.data import cifar, download, fetch, libsvm_files, standard_datasets
 from diamond.data.dataset import DataError
 from diamond.data.download import DataFile
 
@@ -363,7 +363,7 @@ def test_libsvm_refuses_files(tmp_path, monkeypatch):
             data.libsvm(tmp_path / name)
     (tmp_path / "labels").write_bytes(b"1 1:1\n2 1:1\n")
     with pytest.raises(DataError, match="row 2: label 2 is none of -1, 1"):
-        svmlight_files.read_encoded(tmp_path / "labels", 1, (-1, 1))
+        libsvm_files.read_encoded(tmp_path / "labels", 1, (-1, 1))
 
 
 FUZZ = st.binary(max_size=60) | st.text('01289+-.eE:, \t\r\n"ab_#', max_size=60).map(str.encode)

@@ -17,7 +17,7 @@ from diamond.config.experiment_file import load, validate
 from diamond.config.options import build_hypergradient
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
-from diamond.experiment.job_runner import (
+from diamond.experiment.plans import (
     plan_comparison,
     plan_resume,
     plan_run,

@@ -23,9 +23,9 @@ from diamond import cli
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
 from diamond.experiment.folder_names import folder_name, make_unique
-from diamond.experiment.job_runner import load_and_check
+from diamond.experiment.plans import load_and_check
 from diamond.problem import problem_validation
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 from diamond.records.folder_reader import find_runs, open_run
 from diamond.records.folder_writer import Writer
 
@@ -67,7 +67,7 @@ def test_a_disk_that_fills_up_on_the_way(file, monkeypatch):
     def full(path, *rest, **options):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    monkeypatch.setattr(checkpoint, "replace_file", full)
+    monkeypatch.setattr(checkpoint_file, "replace_file", full)
     line = error_output(["run", str(file), "--quiet"], 1)
     assert "No space left on device" in line and "tiny" in line
 

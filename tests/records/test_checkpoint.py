@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 
 pytestmark = pytest.mark.quick
 
@@ -22,7 +22,7 @@ PAGE = 4096
 
 def save_rounds(folder, *rounds):
     for round in rounds:
-        checkpoint.save(folder, round, ARRAYS | {".t": np.int32(round)}, NOTES)
+        checkpoint_file.save(folder, round, ARRAYS | {".t": np.int32(round)}, NOTES)
 
 
 def files(folder):
@@ -31,7 +31,7 @@ def files(folder):
 
 def test_what_is_saved_is_loaded_to_the_bit(tmp_path):
     save_rounds(tmp_path, 7)
-    loaded = checkpoint.load(tmp_path, 7)
+    loaded = checkpoint_file.load(tmp_path, 7)
     assert loaded.round == 7 and loaded.notes == NOTES
     assert set(loaded.arrays) == set(ARRAYS)
     for name, array in ARRAYS.items():
@@ -45,7 +45,7 @@ def test_the_two_newest_are_kept_and_nothing_else(tmp_path):
     (tmp_path / "0000000007.safetensors").write_bytes(b"left by a killed writer")
     (tmp_path / "0000000012.json.tmp").write_bytes(b"{")
     save_rounds(tmp_path, 100)
-    assert checkpoint.saved_rounds(tmp_path) == [10, 100]
+    assert checkpoint_file.saved_rounds(tmp_path) == [10, 100]
     assert files(tmp_path) == [
         f"{round:010d}.{kind}" for round in (10, 100) for kind in ("json", "safetensors")
     ]
@@ -53,9 +53,9 @@ def test_the_two_newest_are_kept_and_nothing_else(tmp_path):
 
 def is_complete(folder, round):
     try:
-        checkpoint.load(folder, round)
+        checkpoint_file.load(folder, round)
         return True
-    except checkpoint.DamagedCheckpoint:
+    except checkpoint_file.DamagedCheckpoint:
         return False
 
 
@@ -95,32 +95,32 @@ def test_one_without_its_other_half_is_refused(tmp_path):
         save_rounds(tmp_path, 3)
         (tmp_path / f"0000000003.{kind}").unlink()
         with pytest.raises(
-            checkpoint.DamagedCheckpoint, match="0000000003: not a whole checkpoint"
+            checkpoint_file.DamagedCheckpoint, match="0000000003: not a whole checkpoint"
         ):
-            checkpoint.load(tmp_path, 3)
+            checkpoint_file.load(tmp_path, 3)
 
 
 def test_arrays_of_another_checkpoint_are_refused(tmp_path):
     save_rounds(tmp_path, 3, 4)
     os.replace(tmp_path / "0000000003.safetensors", tmp_path / "0000000004.safetensors")
     with pytest.raises(
-        checkpoint.DamagedCheckpoint, match=r"its digest is not the one in 0000000004\.json"
+        checkpoint_file.DamagedCheckpoint, match=r"its digest is not the one in 0000000004\.json"
     ):
-        checkpoint.load(tmp_path, 4)
+        checkpoint_file.load(tmp_path, 4)
 
 
 def test_a_file_is_replaced_at_once_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "manifest.json"
-    checkpoint.replace_file(path, b"old")
+    checkpoint_file.replace_file(path, b"old")
 
     def power_cut(*_):
         raise OSError("no more")
 
     monkeypatch.setattr(os, "replace", power_cut)
     with pytest.raises(OSError, match="no more"):
-        checkpoint.replace_file(path, b"new and longer")
+        checkpoint_file.replace_file(path, b"new and longer")
     assert path.read_bytes() == b"old"
     monkeypatch.undo()
-    checkpoint.replace_file(path, b"new and longer")
+    checkpoint_file.replace_file(path, b"new and longer")
     assert path.read_bytes() == b"new and longer"
     assert files(tmp_path) == ["manifest.json"]

@@ -18,12 +18,12 @@ from diamond.config.experiment_file import validate
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
 from diamond.experiment.execution import ResumeOverrides, execute
-from diamond.experiment.job_runner import plan_resume
-from diamond.records import checkpoint, metrics_file
+from diamond.experiment.plans import plan_resume
+from diamond.records import checkpoint_file, metrics_file
+from diamond.records.checkpoint_content import Snapshot
 from diamond.records.folder_reader import open_run
 from diamond.records.folder_recovery import UnrecoverableRun, plan_recovery
 from diamond.records.folder_writer import Writer
-from diamond.records.snapshot import Snapshot
 
 ROUNDS, STOPPED = 20, 12
 CONFIG = 'name = "small"\nrounds = 20\n'
@@ -57,7 +57,7 @@ def folder(tmp_path_factory):
     with Writer(path, checkpoint_interval=0) as writer:
         writer.begin(BEGUN | {"status": "running"}, CONFIG)
         record_until(writer, -3, STOPPED)
-    assert checkpoint.saved_rounds(path / "checkpoint") == [9, 12]
+    assert checkpoint_file.saved_rounds(path / "checkpoint") == [9, 12]
     (path / ".lock").unlink()
     copy = path.with_name("whole")
     shutil.copytree(path, copy)

@@ -16,12 +16,12 @@ from tiny_experiment import TINY, TOML, RecordingListener, run_experiment, tiny
 from diamond.config.experiment_file import validate
 from diamond.config.validation_errors import BadExperiment
 from diamond.experiment import jobs
-from diamond.experiment.job_runner import plan_resume
-from diamond.records import checkpoint, metrics_file
+from diamond.experiment.plans import plan_resume
+from diamond.records import checkpoint_file, metrics_file
+from diamond.records.checkpoint_content import Snapshot
 from diamond.records.folder_lock import FolderBusy
 from diamond.records.folder_reader import open_run
 from diamond.records.folder_writer import Writer
-from diamond.records.snapshot import Snapshot
 
 KILLS = 24
 
@@ -54,7 +54,7 @@ def kill_after(patch, writes, share):
             raise Killed
         return left[0] >= 0
 
-    append, replace = metrics_file.MetricsFile.append, checkpoint.replace_file
+    append, replace = metrics_file.MetricsFile.append, checkpoint_file.replace_file
 
     def append_or_die(self, entry, per_agent):
         before = self.path.stat().st_size
@@ -75,7 +75,7 @@ def kill_after(patch, writes, share):
         raise Killed
 
     patch.setattr(metrics_file.MetricsFile, "append", append_or_die)
-    patch.setattr(checkpoint, "replace_file", replace_or_die)
+    patch.setattr(checkpoint_file, "replace_file", replace_or_die)
 
 
 @pytest.mark.wide
@@ -128,7 +128,7 @@ def test_a_torn_checkpoint_is_detected_and_the_one_before_it_used(undisturbed, t
 
     with pytest.raises(Killed):
         run_experiment(experiment, path, RecordingListener(interrupt), problem=problem)
-    assert checkpoint.saved_rounds(path / "checkpoint") == [9, 12]
+    assert checkpoint_file.saved_rounds(path / "checkpoint") == [9, 12]
     contents = {file: file.read_bytes() for file in (path / "checkpoint").iterdir()}
     lines = (path / "metrics.jsonl").read_bytes()
     arrays, notes = (path / "checkpoint" / f"0000000012.{k}" for k in ("safetensors", "json"))
@@ -185,7 +185,7 @@ def test_asked_to_stop_it_saves_and_says_so(undisturbed, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run_experiment(tiny(), path, watch, stopped=lambda: len(seen) == 4, problem=problem)
     assert json.loads((path / "manifest.json").read_text())["status"] == "interrupted"
-    assert checkpoint.saved_rounds(path / "checkpoint")[-1] == 9  # not only every two seconds
+    assert checkpoint_file.saved_rounds(path / "checkpoint")[-1] == 9  # not only every two seconds
     assert run_experiment(tiny(), path, problem=problem)["digest"] == manifest["digest"]
 
 

@@ -12,7 +12,7 @@ from lockstep_agents import run_lockstep
 from tls_sites import with_certificate
 
 from diamond.sites.identity import certificate_authority, roster
-from diamond.sites.identity.certificate_check import find_holder, read_claim
+from diamond.sites.identity.certificate_holder import find_holder, read_claim
 from diamond.sites.identity.credentials import Credentials
 from diamond.sites.identity.private_keys import BadBundle
 from diamond.sites.identity.roster import load_bundle

@@ -7,7 +7,7 @@ import pytest
 from crash_cluster import Cluster, team
 from fast_compilation import without_optimizations
 
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 from diamond.records.folder_writer import Writer
 from diamond.records.manifest import RunOrigin
 from diamond.sites.memory import site_checkpoint
@@ -107,7 +107,7 @@ def test_a_damaged_newest_checkpoint_is_logged_with_its_consequence(tmp_path, ca
         newest.write_bytes(content[: len(content) // 2])
         store = Outbox(agent.neighbours)
         found = site_checkpoint.restore(folder, run, agent.initial_progress(), store)
-        before = checkpoint.saved_rounds(folder / "checkpoint")[-1]
+        before = checkpoint_file.saved_rounds(folder / "checkpoint")[-1]
     assert found.clock == before < int(newest.name[:10])
     (line,) = [record.getMessage() for record in caplog.records]
     assert str(newest.with_suffix("")) in line and "damaged-1" in line

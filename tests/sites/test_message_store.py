@@ -7,8 +7,8 @@ from crash_cluster import EVERY, ROUNDS, Cluster, team
 from helpers import same_bits
 from lockstep_agents import run_lockstep
 
-from diamond.records import checkpoint
-from diamond.records.checkpoint import DamagedCheckpoint
+from diamond.records import checkpoint_file
+from diamond.records.checkpoint_file import DamagedCheckpoint
 from diamond.sites.memory import message_store
 from diamond.sites.memory.message_store import StoredMessage
 from diamond.sites.memory.site_checkpoint import MESSAGE_FOLDER, STATE_FOLDER
@@ -68,7 +68,7 @@ def test_checkpoints_hold_no_messages_and_disk_and_memory_are_bounded(tmp_path):
     assert all(same_bits(a, b) for a, b in zip(found, run_lockstep(team(), ROUNDS), strict=True))
     most, files = map(max, zip(*seen))
     assert most <= EVERY + 1 and 2 <= files <= 4
-    saved = checkpoint.load_newest(tmp_path / str(VICTIM) / STATE_FOLDER)
+    saved = checkpoint_file.load_newest(tmp_path / str(VICTIM) / STATE_FOLDER)
     assert all(name.startswith(".") for name in saved.arrays) and saved.notes["messages"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from site_faults import NAMES, ROUNDS, TERMS, VICTIM, Trial
 
 import diamond
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,8 @@ async def run_sites(folder):
         ends = [await site.wait_for_end() for site in trial.sites.values()]
     assert [end["round"] for end in ends] == [ROUNDS] * 3
     states = [
-        checkpoint.load(site.folder / "checkpoint", ROUNDS).arrays for site in trial.sites.values()
+        checkpoint_file.load(site.folder / "checkpoint", ROUNDS).arrays
+        for site in trial.sites.values()
     ]
     names = [n for n in states[0] if n.startswith((".state.x", ".state.y", ".state.z"))]
     return {name: np.stack([state[name] for state in states]) for name in names}

@@ -20,7 +20,7 @@ from diamond.auto.quasi_newton_control import DONE
 from diamond.catalogue import maker
 from diamond.engine.site_rehearsal import rehearse
 from diamond.metrics.site_status import SiteStatus
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 from diamond.records.folder_reader import open_run
 from diamond.records.folder_writer import Writer
 from diamond.records.manifest import RunOrigin
@@ -199,7 +199,7 @@ def test_a_warm_restart_starts_at_one_point(tmp_path):
     for i in range(4):  # sites that have stopped in different rounds; the last has lost its point
         x, y = (np.asarray(leaf) * (1 + 0.1 * i) for leaf in start)
         arrays = {".state.x": x, ".state.y": y} if i < 3 else {}
-        checkpoint.save(tmp_path / str(i) / "checkpoint", 5, arrays, {})
+        checkpoint_file.save(tmp_path / str(i) / "checkpoint", 5, arrays, {})
         warm_restart.prepare_folder(tmp_path / str(i))
     ends = Cluster(tmp_path, agents=everyone, rounds=ROUNDS).run()
     state = stack_states(ends)

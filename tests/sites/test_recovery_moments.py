@@ -14,7 +14,7 @@ from lockstep_agents import build_algorithm, run_lockstep
 from test_restored_sites import LOST_ROUND, RESTORED, Federation, run_undisturbed
 
 from diamond.privacy import ledger
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 from diamond.sites.memory import edge_journal
 from diamond.sites.memory.epoch_entry import ENTRY_FOLDER
 from diamond.sites.memory.site_checkpoint import OtherRun
@@ -159,7 +159,7 @@ class MortalEpochs(ChangingCluster):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_killed_in_the_middle_of_the_entry_of_an_epoch(tmp_path, monkeypatch, seed):
-    moments, original = random.Random(seed), checkpoint.replace_file
+    moments, original = random.Random(seed), checkpoint_file.replace_file
     entries, at = itertools.count(), moments.randrange(20)
 
     def replace_file(path, *parts, durable=True):
@@ -172,7 +172,7 @@ def test_killed_in_the_middle_of_the_entry_of_an_epoch(tmp_path, monkeypatch, se
             raise Killed
         original(path, *parts, durable=durable)
 
-    monkeypatch.setattr(checkpoint, "replace_file", replace_file)
+    monkeypatch.setattr(checkpoint_file, "replace_file", replace_file)
     cluster = MortalEpochs(tmp_path, build_algorithm("gt_sgd"))
     found = cluster.run()
     assert cluster.deaths == 1 and next(entries) > at

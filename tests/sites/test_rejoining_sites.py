@@ -18,12 +18,12 @@ from test_roster_acceptance import NAMES, PLACES, FederatedCluster, table
 import diamond
 from diamond.config.federation_file import load
 from diamond.network import changing, ring
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 from diamond.sites.identity.certificate_authority import (
     create_federation,
     renew_keys,
 )
-from diamond.sites.identity.certificate_check import find_holder, read_claim
+from diamond.sites.identity.certificate_holder import find_holder, read_claim
 from diamond.sites.identity.private_keys import BadBundle, create_request, read_request
 from diamond.sites.identity.roster import load_bundle, load_roster, load_signed_roster
 from diamond.sites.identity.roster_changes import change_members
@@ -197,7 +197,7 @@ def check_ends(trial, alive, first, rows):
         run = diamond.simulate(problem, network, algorithm, rounds=300)
     for number, name in {0: "north", 2: "west", 3: "south"}.items():
         place = trial / "runs" / "trial" / name / f"epoch-{first}" / "checkpoint"
-        x = checkpoint.load_newest(place).arrays[".state.x"]
+        x = checkpoint_file.load_newest(place).arrays[".state.x"]
         np.testing.assert_allclose(x, run.last_x[number], rtol=1e-4)
 
 

@@ -8,7 +8,7 @@ import pytest
 from fast_compilation import without_optimizations
 
 import diamond
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 from diamond.sites.rounds.node import Node
 from diamond.sites.rounds.resource_estimate import estimate_resources
 from diamond.sites.rounds.site_agent import Agent
@@ -51,7 +51,7 @@ def on_disk(folder):
 @pytest.mark.parametrize("missing", ["wait", "continue"])
 def test_disk_and_memory_stay_close_below_the_estimate(tmp_path, team, monkeypatch, missing):
     disk, memory, wire = [], [], InProcessNetwork()
-    replace = checkpoint.replace_file
+    replace = checkpoint_file.replace_file
 
     def watched(path, *content, durable=True):
         replace(path, *content, durable=durable)
@@ -65,7 +65,7 @@ def test_disk_and_memory_stay_close_below_the_estimate(tmp_path, team, monkeypat
             wire.nodes[agent.number] = node
         await asyncio.gather(*(node.run() for node in wire.nodes.values()))
 
-    monkeypatch.setattr(checkpoint, "replace_file", watched)
+    monkeypatch.setattr(checkpoint_file, "replace_file", watched)
     with without_optimizations():
         run_simulated(everyone())
     forecast = estimate_resources(team[0], EVERY, missing)

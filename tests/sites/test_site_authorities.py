@@ -16,7 +16,7 @@ import diamond
 from diamond.config.federation_file import load
 from diamond.sites.identity import site_authorities
 from diamond.sites.identity.certificate_authority import create_federation, renew_keys
-from diamond.sites.identity.certificate_check import find_holder
+from diamond.sites.identity.certificate_holder import find_holder
 from diamond.sites.identity.credentials import Credentials
 from diamond.sites.identity.private_keys import BadBundle
 from diamond.sites.identity.roster import check_expiry, decode_roster, load_bundle, load_roster

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from site_faults import NAMES, ROUNDS, VICTIM, Trial, run_trial
 
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 from diamond.sites.memory.edge_journal import EdgeJournal
 from diamond.sites.transport.messages import DOWN, UP
 
@@ -55,7 +55,7 @@ def test_sites_continue_without_a_killed_one_and_it_catches_up(tmp_path, calm):
     votes, states = {}, []
     for i, name in enumerate(NAMES):
         site = trial.sites[name]
-        saved = checkpoint.load(site.folder / "checkpoint", ROUNDS)
+        saved = checkpoint_file.load(site.folder / "checkpoint", ROUNDS)
         states.append(saved.arrays)
         journal = EdgeJournal([j for j in (i - 1, i + 1) if 0 <= j < 3], saved.notes["run"])
         journal.folder = site.folder / "journal"

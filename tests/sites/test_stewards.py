@@ -9,7 +9,7 @@ from cryptography.exceptions import InvalidSignature
 from federations import command, trial
 
 from diamond.sites.identity import certificate_authority as authority
-from diamond.sites.identity.certificate_check import find_holder
+from diamond.sites.identity.certificate_holder import find_holder
 from diamond.sites.identity.private_keys import BadBundle, create_request, read_request
 from diamond.sites.identity.roster import (
     SIGNATURE_ALGORITHM,

@@ -9,7 +9,7 @@ from crash_cluster import ROUNDS, Cluster, Killed, team, watch_instants
 from fast_compilation import without_optimizations
 from lockstep_agents import run_lockstep
 
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 from diamond.sites.memory.site_checkpoint import OtherRun
 from diamond.sites.rounds import warm_restart
 
@@ -37,7 +37,7 @@ def again(stood, tmp_path):
     shutil.copytree(stood[0], tmp_path, dirs_exist_ok=True)
     asides = [warm_restart.prepare_folder(tmp_path / str(i)) for i in range(3)]
     for aside in asides:
-        assert len(checkpoint.saved_rounds(aside / "checkpoint")) == 2  # nothing is lost by it
+        assert len(checkpoint_file.saved_rounds(aside / "checkpoint")) == 2  # nothing is lost by it
     return tmp_path
 
 

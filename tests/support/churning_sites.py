@@ -19,7 +19,7 @@ from tls_sites import ports
 
 import diamond
 from diamond.config.federation_file import load
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 
 PROBLEM = SAME_ROWS.replace("rows[::-1].copy()", "2 * rows[::-1]")  # whose solution is not x = 0
 FEDERATION = """
@@ -193,7 +193,7 @@ class ChurningSites:
         """The last x of a site."""
         first = self.join if name == LEAVES else self.leave
         place = self.folder / "runs" / "trial" / name / f"epoch-{first}" / "checkpoint"
-        return checkpoint.load_newest(place).arrays[".state.x"]
+        return checkpoint_file.load_newest(place).arrays[".state.x"]
 
     def tracker_gaps(self):
         """|sum u - sum p| over the members after the last round of every epoch."""
@@ -204,7 +204,7 @@ class ChurningSites:
             ]
             folders = [self.folder / "runs" / "trial" / name for name in names]
             places = [folder / f"epoch-{first}" if first else folder for folder in folders]
-            arrays = [checkpoint.load(place / "checkpoint", end).arrays for place in places]
+            arrays = [checkpoint_file.load(place / "checkpoint", end).arrays for place in places]
             u, p = (sum(a[f".state.{key}.x"] for a in arrays) for key in ("memory", "old"))
             gaps[end] = float(np.abs(u - p).max())
         return gaps

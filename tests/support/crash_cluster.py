@@ -11,7 +11,7 @@ from helpers import quad
 from lockstep_agents import agents, build_algorithm
 
 import diamond
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 from diamond.sites.rounds.message_exchange import ExchangeRunner
 from diamond.sites.rounds.node import Node
 from diamond.sites.rounds.service import Service
@@ -156,7 +156,7 @@ def watch_instants(monkeypatch, on_instant):
             call_before(Agent, name, name, lambda agent: agent.number)
         call_before(ExchangeRunner, "publish", "publish", lambda node: node.agent.number)
         call_before(Service, "notify_waiting", "published", lambda service: service.agent)
-        replace = checkpoint.replace_file
+        replace = checkpoint_file.replace_file
 
         def write_half_first(path, *parts, durable=True):
             number = next(int(part) for part in reversed(path.parts) if part.isdigit())
@@ -167,5 +167,5 @@ def watch_instants(monkeypatch, on_instant):
             replace(path, *parts, durable=durable)
             on_instant(number, "checkpoint")
 
-        patch.setattr(checkpoint, "replace_file", write_half_first)
+        patch.setattr(checkpoint_file, "replace_file", write_half_first)
         yield

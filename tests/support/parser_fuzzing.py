@@ -21,11 +21,11 @@ from frame_fuzzing import ARRAYS, ENVELOPE, FRAME, LAYOUT, mutate, reseal
 from tls_sites import NETWORK
 
 import diamond
-from diamond.records import checkpoint
-from diamond.records.checkpoint import DamagedCheckpoint
+from diamond.records import checkpoint_file
+from diamond.records.checkpoint_file import DamagedCheckpoint
 from diamond.sites.identity import roster
 from diamond.sites.identity.certificate_authority import create_federation
-from diamond.sites.identity.certificate_check import verify_certificate
+from diamond.sites.identity.certificate_holder import verify_certificate
 from diamond.sites.identity.credentials import Credentials
 from diamond.sites.identity.handshake import describe_differences
 from diamond.sites.identity.private_keys import (
@@ -502,18 +502,18 @@ def stored_messages(federation, random):
 @refuses(DamagedCheckpoint)
 def saved_checkpoint(federation, random):
     folder = federation.folder / "checkpoint"
-    checkpoint.save(folder, 3, {"x": np.ones(3)}, {"run": RUN, "messages": {}})
+    checkpoint_file.save(folder, 3, {"x": np.ones(3)}, {"run": RUN, "messages": {}})
     path = folder / f"{3:010d}{random.choice(('.json', '.safetensors'))}"
     if path.suffix == ".json" and random.random() < 0.7:
         document = change_document(json.loads(path.read_bytes()), random)
         if isinstance(document, dict) and "body" in document and random.random() < 0.5:
             body = json.loads(json.dumps(document["body"], default=str))
-            digest = checkpoint.content_digest(checkpoint._canonical(body))
+            digest = checkpoint_file.content_digest(checkpoint_file._canonical(body))
             document = {"body": body, "sha256": digest}
         path.write_bytes(dump_document(document, random))
     else:
         path.write_bytes(change_bytes(path.read_bytes(), random))
-    checkpoint.load(folder, 3)
+    checkpoint_file.load(folder, 3)
 
 
 @refuses(OtherRun)

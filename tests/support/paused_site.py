@@ -12,7 +12,7 @@ import sys
 
 from diamond import cli
 from diamond.problem import loss_validation
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 from diamond.sites.rounds.site_agent import Agent
 
 
@@ -44,7 +44,7 @@ def main(phase, round, out, back, *words):
         replace(path, *parts, durable=durable)
 
     if phase == "checkpoint":
-        replace, checkpoint.replace_file = checkpoint.replace_file, write_half
+        replace, checkpoint_file.replace_file = checkpoint_file.replace_file, write_half
     elif phase:
         hold_before(phase)
     loss_validation.check_losses = lambda problem: 0

@@ -18,7 +18,7 @@ from site_faults import ports
 
 import diamond
 from diamond.engine.site_replay import replay
-from diamond.records import checkpoint
+from diamond.records import checkpoint_file
 from diamond.sites.memory.edge_journal import recorded_network, recorded_versions
 
 SIZE, SLOW = 8, 2  # numbers in x, and the slow site
@@ -103,7 +103,7 @@ def run_sites(folder, seconds, rounds, every, order, terms="", kill=None):
     processes = [start(i) for i in range(count)]
     if kill is not None:
         victim, round = kill
-        while max(checkpoint.saved_rounds(folders[victim] / "checkpoint"), default=0) < round:
+        while max(checkpoint_file.saved_rounds(folders[victim] / "checkpoint"), default=0) < round:
             assert processes[victim].poll() is None, (folder / f"site{victim}.txt").read_text()
             time.sleep(0.01)
         processes[victim].kill()
@@ -114,7 +114,9 @@ def run_sites(folder, seconds, rounds, every, order, terms="", kill=None):
     lines = [(f / "metrics.jsonl").read_text().splitlines() for f in folders]
     times = [{entry["round"]: entry["seconds"] for entry in map(json.loads, own)} for own in lines]
     places = [folder / "checkpoint" for folder in folders]
-    last = [checkpoint.load(place, checkpoint.saved_rounds(place)[-1]) for place in places]
+    last = [
+        checkpoint_file.load(place, checkpoint_file.saved_rounds(place)[-1]) for place in places
+    ]
     return folders, times, np.stack([saved.arrays[".state.x"] for saved in last])
 
 

@@ -10,7 +10,7 @@ from tiny_experiment import RecordingListener
 
 from diamond.config.digits import digits
 from diamond.config.experiment_file import validate
-from diamond.experiment.job_runner import plan_comparison
+from diamond.experiment.plans import plan_comparison
 from diamond.records.folder_reader import open_runs
 from diamond.reproduce.paper_methods import build_method
 from diamond.templates import demo_experiment

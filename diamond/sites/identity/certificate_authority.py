@@ -17,9 +17,9 @@ from ...core.parsing import refuse_unreadable
 from ...core.suggestions import did_you_mean
 from ...network import Network
 from ...privacy.ledger import write_genesis
-from ...records.checkpoint import replace_file
+from ...records.checkpoint_file import replace_file
 from ..transport.reachability import neighbours_of, reachability_mistakes
-from .certificate_check import IdentityClaim, encode_claim
+from .certificate_holder import IdentityClaim, encode_claim
 from .private_keys import (
     KEY,
     BadBundle,

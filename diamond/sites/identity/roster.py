@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from ...core.parsing import refuse_unreadable
-from ...records import checkpoint
+from ...records import checkpoint_file
 from . import site_authorities, stewards
 from .private_keys import (
     KEY,
@@ -329,7 +329,7 @@ def save_accepted(folder: Path, signed: SignedRoster) -> None:
     """Write a roster as the newest that this site or relay has accepted."""
     document = {"content": signed.content.decode(), "sig": signed.signature.hex()}
     try:
-        checkpoint.replace_file(folder / ACCEPTED, json.dumps(document).encode())
+        checkpoint_file.replace_file(folder / ACCEPTED, json.dumps(document).encode())
     except OSError as cause:
         raise BadBundle(
             f"{folder} cannot hold the accepted roster ({cause}): make the bundle writable"

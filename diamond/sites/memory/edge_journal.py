@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from ...core.parsing import refuse_unreadable
 from ...network import Network
 from ...network.link_interruptions import interrupted
-from ...records import checkpoint
+from ...records import checkpoint_file
 from ..transport import wire_format
 from ..transport.messages import DOWN, UP, YES
 from ..transport.wire_format import Frame, FrameError
@@ -233,7 +233,7 @@ class EdgeJournal:
 def _create_file(path: Path, head: bytes) -> BinaryIO:
     """Create a file with that head."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    checkpoint.replace_file(path, head)
+    checkpoint_file.replace_file(path, head)
     return path.open("ab")
 
 
@@ -315,10 +315,10 @@ def recorded_versions(network: Network, folders: Sequence[Path]) -> list[list[di
 
 def _read_votes(network: Network, agent: int, folder: Path) -> dict[int, dict[int, str]]:
     """Return all votes of one site by neighbour and exchange."""
-    saved = checkpoint.saved_rounds(folder / STATE_FOLDER)
+    saved = checkpoint_file.saved_rounds(folder / STATE_FOLDER)
     if not saved:
         raise ValueError(f"{folder} has no checkpoint: give the run folder of agent {agent}")
-    run = checkpoint.load(folder / STATE_FOLDER, saved[-1]).notes["run"]
+    run = checkpoint_file.load(folder / STATE_FOLDER, saved[-1]).notes["run"]
     neighbours = [j for j in network.weights[[agent]].indices.tolist() if j != agent]
     journal = EdgeJournal(neighbours, run, folder / "journal", keeps_history=True)
     journal.restore(NEVER)

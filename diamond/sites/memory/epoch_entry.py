@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...core import pytrees
 from ...core.pytrees import Tree
-from ...records import checkpoint
+from ...records import checkpoint_file
 from ..rounds.local_measures import bytes_sent
 from ..rounds.round_progress import AgentProgress
 from ..rounds.site_agent import Agent
@@ -61,18 +61,18 @@ def save_entry(folder: Path, from_round: int, entry: EpochEntry) -> None:
     """Write an entry; once it is written, the epoch before has ended."""
     arrays = pytrees.named_leaves(_EntryArrays(entry.state, entry.spent))
     notes = {"past": dict(entry.past), "bytes": entry.bytes_sent, "joining": sorted(entry.joining)}
-    checkpoint.save(epoch_folder(folder, from_round) / ENTRY_FOLDER, from_round, arrays, notes)
+    checkpoint_file.save(epoch_folder(folder, from_round) / ENTRY_FOLDER, from_round, arrays, notes)
 
 
 def has_entry(folder: Path | None, from_round: int) -> bool:
     """Return whether the agent has entered that epoch."""
     place = folder and epoch_folder(folder, from_round) / ENTRY_FOLDER
-    return place is not None and os.path.isdir(place) and bool(checkpoint.saved_rounds(place))
+    return place is not None and os.path.isdir(place) and bool(checkpoint_file.saved_rounds(place))
 
 
 def load_entry(folder: Path, from_round: int, like: AgentProgress) -> EpochEntry:
     """Read an entry; `like` is the initial progress of the agent in that epoch."""
-    saved = checkpoint.load(epoch_folder(folder, from_round) / ENTRY_FOLDER, from_round)
+    saved = checkpoint_file.load(epoch_folder(folder, from_round) / ENTRY_FOLDER, from_round)
     state, spent = pytrees.from_named_leaves(_EntryArrays(like.state, like.spent), saved.arrays)
     joining = frozenset(int(j) for j in saved.notes["joining"])
     return EpochEntry(joining, state, spent, saved.notes["past"], saved.notes["bytes"])

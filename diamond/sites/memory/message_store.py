@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.parsing import refuse_unreadable
-from ...records import checkpoint
-from ...records.checkpoint import DamagedCheckpoint
+from ...records import checkpoint_file
+from ...records.checkpoint_file import DamagedCheckpoint
 from ...records.folder_recovery import set_aside
 from ..transport.audit import log_event
 from ..transport.wire_format import FrameError
@@ -49,7 +49,7 @@ def save(folder: Path, round: int, frames: Mapping[MessageKey, Any]) -> Location
         end += sum(map(len, parts))
         locations[key] = StoredMessage(path, end - len(content), len(content))
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.replace_file(path, *chunks)
+    checkpoint_file.replace_file(path, *chunks)
     return locations
 
 

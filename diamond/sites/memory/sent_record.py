@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from ...records.checkpoint import replace_file
+from ...records.checkpoint_file import replace_file
 from ...records.write_check import detect_full_disk
 from ..transport.wire_format import Frame
 from .site_checkpoint import OtherRun

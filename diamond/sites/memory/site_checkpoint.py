@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import pytrees
 from ...core.parsing import refuse_unreadable
-from ...records import checkpoint, resolved_values
-from ...records.checkpoint import DamagedCheckpoint
+from ...records import checkpoint_file, resolved_values
+from ...records.checkpoint_file import DamagedCheckpoint
 from ...records.folder_recovery import set_aside
 from ..rounds.round_progress import AgentProgress, RollbackState
 from ..transport.audit import log_event
@@ -56,8 +56,8 @@ def save(folder: Path, run: str, progress: AgentProgress, outbox: Outbox) -> Loc
     counts = message_store.count_messages(outbox.frames | places)
     notes: dict[str, Any] = {"run": run, "durable": durable, "found": estimates, "messages": counts}
     notes |= {"base": progress.clock_offset, "marks": {k: saved.t for k, saved in states.items()}}
-    checkpoint.save(folder / STATE_FOLDER, progress.clock, arrays, notes)
-    ends = {f"{round:010d}" for round in checkpoint.saved_rounds(folder / STATE_FOLDER)}
+    checkpoint_file.save(folder / STATE_FOLDER, progress.clock, arrays, notes)
+    ends = {f"{round:010d}" for round in checkpoint_file.saved_rounds(folder / STATE_FOLDER)}
     message_store.prune(folder / MESSAGE_FOLDER, ends | set(counts))
     return places
 
@@ -78,9 +78,9 @@ def restore(
     """
     states = folder / STATE_FOLDER
     damage: list[str] = []
-    for round in reversed(checkpoint.saved_rounds(states)):
+    for round in reversed(checkpoint_file.saved_rounds(states)):
         try:
-            saved = checkpoint.load(states, round)
+            saved = checkpoint_file.load(states, round)
             with refuse_unreadable(DamagedCheckpoint, f"{states}, round {round}: no checkpoint"):
                 is_of_run = saved.notes["run"] == run
                 counts = saved.notes["messages"] if is_of_run else {}
@@ -93,7 +93,7 @@ def restore(
                     if RECEIPTS in saved.arrays:  # the first release wrote none
                         outbox.receipts.restore(saved.arrays[RECEIPTS])
         except DamagedCheckpoint as error:
-            files = checkpoint.checkpoint_files(states, round)
+            files = checkpoint_file.checkpoint_files(states, round)
             names = ", ".join(set_aside(file).name for file in files if file.exists())
             damage.append(f"{error}; moved aside as {names}")
             continue
@@ -116,7 +116,7 @@ def restore(
     return start
 
 
-def _read_progress(saved: checkpoint.Checkpoint, start: AgentProgress) -> AgentProgress:
+def _read_progress(saved: checkpoint_file.Checkpoint, start: AgentProgress) -> AgentProgress:
     """Return the progress in a checkpoint."""
     like = _SavedArrays(start.state, start.spent, start.channel_states)
     state, spent, channel_states = pytrees.from_named_leaves(like, saved.arrays)
@@ -137,7 +137,7 @@ def _read_progress(saved: checkpoint.Checkpoint, start: AgentProgress) -> AgentP
 
 def load_round(folder: Path, round: int, start: AgentProgress) -> AgentProgress:
     """Load the progress in the checkpoint of one round."""
-    return _read_progress(checkpoint.load(folder / STATE_FOLDER, round), start)
+    return _read_progress(checkpoint_file.load(folder / STATE_FOLDER, round), start)
 
 
 def _log_damage(damage: list[str], consequence: str) -> None:
@@ -157,7 +157,7 @@ def _rollback_states(start: AgentProgress, notes: Any, arrays: Any) -> dict[str,
 
 def fallback_round(folder: Path) -> int:
     """Return the round of the agent if its newest checkpoint were damaged."""
-    rounds = checkpoint.saved_rounds(folder / STATE_FOLDER)
+    rounds = checkpoint_file.saved_rounds(folder / STATE_FOLDER)
     return rounds[-2] if len(rounds) > 1 else 0
 
 
@@ -165,7 +165,7 @@ def record_finished(folder: Path, run: str, neighbours: set[int]) -> None:
     """Record which neighbours have finished."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {"run": run, "neighbours": sorted(neighbours)}
-    checkpoint.replace_file(folder / FINISHED_FILE, json.dumps(document).encode())
+    checkpoint_file.replace_file(folder / FINISHED_FILE, json.dumps(document).encode())
 
 
 def load_finished(folder: Path, run: str) -> set[int]:

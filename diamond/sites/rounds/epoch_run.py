@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...network.membership_epochs import Epoch
-from ...records import checkpoint
+from ...records import checkpoint_file
 from ..identity.site_names import site_name
 from ..memory import epoch_entry, site_checkpoint
 from ..memory.epoch_entry import EpochEntry
@@ -108,7 +108,7 @@ class EpochRun:
                 f"this site is in round {node.t} of an epoch from {self.epoch.from_round} on and "
                 f"cannot return to round {first}"
             )
-        if folder is None or first not in checkpoint.saved_rounds(folder / STATE_FOLDER):
+        if folder is None or first not in checkpoint_file.saved_rounds(folder / STATE_FOLDER):
             raise ValueError(f"this site has no checkpoint of round {first} any more")
         last = site_checkpoint.load_round(folder, first, node.agent.initial_progress())
         joining = frozenset({*epoch.members} - {*self.epoch.members})

@@ -17,8 +17,8 @@ import numpy as np
 from ...core import pytrees
 from ...core.pytrees import Tree
 from ...interface.member_changes import mean_point
-from ...records import checkpoint
-from ...records.checkpoint import DamagedCheckpoint
+from ...records import checkpoint_file
+from ...records.checkpoint_file import DamagedCheckpoint
 from ...records.folder_recovery import unused_path
 from ..memory.site_checkpoint import STATE_FOLDER, OtherRun
 
@@ -38,7 +38,7 @@ def prepare_folder(folder: Path) -> Path | None:
     """Set the folder aside and create a new one from its last point; return the old one's path."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    checkpoint.save(fresh / START_FOLDER, 0, _last_point(folder), {})
+    checkpoint_file.save(fresh / START_FOLDER, 0, _last_point(folder), {})
     aside = unused_path(folder) if folder.exists() else None
     if aside is not None:
         folder.rename(aside)
@@ -49,10 +49,10 @@ def prepare_folder(folder: Path) -> Path | None:
 def _last_point(folder: Path) -> dict[str, np.ndarray]:
     """Return x and y of the newest complete checkpoint or of the start; empty if lost."""
     with suppress(DamagedCheckpoint):
-        arrays = checkpoint.load_newest(folder / STATE_FOLDER).arrays
+        arrays = checkpoint_file.load_newest(folder / STATE_FOLDER).arrays
         return {match[1]: a for name, a in arrays.items() if (match := POINT_KEY.fullmatch(name))}
     with suppress(DamagedCheckpoint):
-        return checkpoint.load(folder / START_FOLDER, 0).arrays
+        return checkpoint_file.load(folder / START_FOLDER, 0).arrays
     return {}
 
 
@@ -64,7 +64,7 @@ def is_warm_restart(folder: Path | None) -> bool:
 def load_point(folder: Path, like: Any) -> RestartPoint | None:
     """Return the initial point of this site; None if it is lost. `like` is a state."""
     try:
-        arrays = checkpoint.load(folder / START_FOLDER, 0).arrays
+        arrays = checkpoint_file.load(folder / START_FOLDER, 0).arrays
         return pytrees.from_named_leaves(RestartPoint(like.x, like.y), arrays) if arrays else None
     except DamagedCheckpoint as cause:
         raise OtherRun(

@@ -24,7 +24,8 @@ from ..identity.roster import Bundle
 from ..rounds.client import gather_or_cancel
 from . import messages
 from .audit import sanitize_text
-from .errors import RunMismatch, Unreachable, describe_error
+from .error_texts import describe_error
+from .errors import RunMismatch, Unreachable
 from .messages import Greeting, Ping, Pong, StatusQuery
 from .operator_queries import query_members
 from .relay_handshake import probe_relay

@@ -28,12 +28,13 @@ import msgpack
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from ...core.parsing import refuse_unreadable
-from ..identity.certificate_check import find_holder, unknown_key, verify_certificate
+from ..identity.certificate_holder import find_holder, unknown_key, verify_certificate
 from ..identity.credentials import Credentials
 from ..identity.private_keys import fingerprint
 from ..identity.roster import SIGNATURE_ALGORITHM, Bundle, Member, Roster
 from .audit import Audit, sanitize_text
-from .errors import Refused, Unreachable, describe_error
+from .error_texts import describe_error
+from .errors import Refused, Unreachable
 from .sockets import enable_keepalive
 from .timeouts import RETRY_PAUSES
 

@@ -9,10 +9,11 @@ connection to a member, directly or through a relay, to nobody else.
 import asyncio
 from typing import Any, Literal, NamedTuple
 
-from ..identity.certificate_check import find_neighbour
+from ..identity.certificate_holder import find_neighbour
 from ..identity.credentials import Credentials
 from ..identity.roster import Bundle, Member
-from .errors import REVOKED, WRONG_KEY, Refused, Unreachable, describe_error
+from .error_texts import describe_error
+from .errors import REVOKED, WRONG_KEY, Refused, Unreachable
 from .packet_stream import PacketStream
 from .relay_handshake import join_through_relay
 from .sockets import enable_keepalive

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ..identity.credentials import Credentials, as_credentials
 from ..identity.roster import Bundle, Member
 from .audit import LOG
-from .errors import Refused, Unreachable, decode_error, describe_error
+from .error_texts import describe_error
+from .errors import Refused, Unreachable, decode_error
 from .messages import Ping, SessionOpening
 from .packet_stream import PROBE, REQUEST, RESPONSE, PacketStream
 from .routes import Route, dial, find_route

@@ -15,13 +15,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..identity.certificate_check import find_holder
+from ..identity.certificate_holder import find_holder
 from ..identity.credentials import Credentials, as_credentials
 from ..identity.roster import Bundle, Member
 from ..identity.site_authorities import is_revoked
 from .admission import AUTHENTICATION_SECONDS, AdmissionQueue
 from .audit import Audit
-from .errors import REVOKED, Refused, describe_admission_failure, encode_error
+from .error_texts import describe_admission_failure
+from .errors import REVOKED, Refused, encode_error
 from .packet_stream import RESPONSE, UNREADABLE, PacketStream
 from .relay import RelayHub
 from .relay_handshake import MAGIC as RELAY_MAGIC

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cryptography import x509
 
-from ..identity.certificate_check import find_neighbour
+from ..identity.certificate_holder import find_neighbour
 from ..identity.roster import Member
 from . import packet_stream, wire_format
 from .errors import Refused, encode_error

@@ -18,7 +18,7 @@ def tls_context(bundle: Bundle, is_server: bool) -> ssl.SSLContext:
     """Return the TLS context of this site as server or as client.
 
     TLS verifies that an authority signed the other end's certificate. Which site it belongs to is
-    verified by `certificate_check` before anything is sent, in both directions by the same rule.
+    verified by `certificate_holder` before anything is sent, in both directions by the same rule.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

@@ -14,8 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from ...core.parsing import refuse_unreadable
-from ...records.checkpoint import replace_file
-from ..identity.certificate_check import verify_issuer
+from ...records.checkpoint_file import replace_file
+from ..identity.certificate_holder import verify_issuer
 from ..transport.errors import Refused
 from ..transport.wire_format import FrameError
 from .signed_records import Identity, Statement, read_identity, read_statement

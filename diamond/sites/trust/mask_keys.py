@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from ...core.parsing import refuse_unreadable
-from ...records import checkpoint
+from ...records import checkpoint_file
 from ..identity.credentials import Credentials
 from ..memory.site_checkpoint import OtherRun
 from ..rounds.client import NeighbourClient, gather_or_cancel
@@ -192,7 +192,7 @@ class MaskKeys:
             "keys": {str(i): by_text(keys) for i, keys in self.public_keys.items()},
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        checkpoint.replace_file(self.path, json.dumps(document).encode())
+        checkpoint_file.replace_file(self.path, json.dumps(document).encode())
         os.chmod(self.path, 0o600)
 
     def _load(self, path: Path) -> bool:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from ...core.parsing import refuse_unreadable
-from ..identity.certificate_check import find_holder, read_claim, verify_certificate
+from ..identity.certificate_holder import find_holder, read_claim, verify_certificate
 from ..identity.roster import SIGNATURE_ALGORITHM, Bundle, Member, Roster
 from ..transport.errors import Refused
 from ..transport.wire_format import FrameError

@@ -17,7 +17,7 @@ from ..engine.forecast import Forecast, forecast
 from ..hardware.device_memory import TooLarge
 from ..privacy.private_runs import describe_noise
 from ..problem import Problem
-from ..records.checkpoint import replace_file
+from ..records.checkpoint_file import replace_file
 from ..records.folder_lock import FolderBusy
 from ..records.folder_recovery import UnrecoverableRun, read_manifest
 from ..records.run_saving import PYTHON

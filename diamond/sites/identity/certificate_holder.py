@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 from cryptography import x509
 
 from ...core.parsing import refuse_unreadable
+from ..transport.error_texts import EXPIRED
 from ..transport.errors import REVOKED, OutdatedRoster, Refused
 from .private_keys import fingerprint
 from .roster import Bundle, Member, Roster
@@ -98,7 +99,7 @@ def verify_certificate(
         raise Refused(REVOKED)
     now = datetime.datetime.now(datetime.UTC)
     if not certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc:
-        raise Refused("its certificate has expired, or one of the clocks is wrong")
+        raise Refused(EXPIRED)
     return certificate
 
 
