@@ -8,7 +8,7 @@ import json
 import jax
 import numpy as np
 import pytest
-from slow_sites import SLOW, replay_sites, run_sites, simulate
+from slow_sites import SLOW, read_versions, replay_sites, run_sites, simulate
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def test_asynchronous_sites_one_killed_are_repeated_to_the_bit(tmp_path):
     inputs = seconds, rounds, every, order, 'missing = "asynchronous"'
     folders, times, x = run_sites(tmp_path / "run", *inputs, kill=(1, 20))
     with jax.enable_x64(False):
-        sites = replay_sites(4, every, order, folders)
+        sites = replay_sites(4, every, order, read_versions(folders))
     np.testing.assert_array_equal([site.progress.state.x for site in sites], x)
     for folder, site in zip(folders, sites, strict=True):
         lines = (folder / "metrics.jsonl").read_text().splitlines()

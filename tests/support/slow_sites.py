@@ -128,10 +128,14 @@ def simulate(count, rounds, every, order, folders=None):
     return run, network
 
 
-def replay_sites(count, every, order, folders, on_round=None):
+def read_versions(folders):
+    """The versions of messages that asynchronous sites have used."""
+    return recorded_versions(diamond.network.ring(len(folders)), folders)
+
+
+def replay_sites(count, every, order, versions, on_round=None):
     """The same run in one process, of asynchronous rounds."""
     network, problems = diamond.network.ring(count), [make([i]) for i in range(count)]
-    versions = recorded_versions(network, folders)
     return replay(problems, network, method(order), versions, every=every, on_round=on_round)
 
 
