@@ -59,11 +59,9 @@ def describe_first_nonfinite(direction_is_lost: np.ndarray, state: Any) -> str:
         ("p, the upper direction,", direction_is_lost[:, 0]),
         ("v, the lower direction,", direction_is_lost[:, 1]),
     ]
-    for name, agent_is_nonfinite in [
-        *quantities,
-        ("x", is_nonfinite(state.x)),
-        ("y", is_nonfinite(state.y)),
-    ]:
+    levels = [(name, getattr(state, name, None)) for name in "xy"]  # y may be absent
+    quantities += [(name, is_nonfinite(level)) for name, level in levels if jax.tree.leaves(level)]
+    for name, agent_is_nonfinite in quantities:
         if agent_is_nonfinite.any():
             return f"{name} of agent {int(np.argmax(agent_is_nonfinite))}"
     return "x or y"  # finite here through rounding; in the compiled rounds it was not
@@ -120,11 +118,13 @@ def explain_divergence(
     If that is stable, `noise` is the likely cause, where it is larger than directions.
     """
     numbers = {name: float(value) for name, value in algorithm.schedule_values(t).items()}
-    if not context.problem.has_lower_solution:  # no curvature of a network
+    is_lower = context.problem.lower is not None
+    if not is_lower or not context.problem.has_lower_solution:  # no curvature of a network
         if noise:
             return noise
+        remedy = "beta by ten, then alpha" if is_lower else "alpha by ten"
         steps = ", ".join(f"{name} = {value:.3g}" for name, value in numbers.items())
-        return f"the steps are too long ({steps or 'learned ones'}): divide beta by ten, then alpha"
+        return f"the steps are too long ({steps or 'learned ones'}): divide {remedy}"
     start = dataclasses.replace(context, current_point=None).point
     (largest,), _ = context.consensus.maximum(
         "start", lambda: (batch_curvatures(context, start), Cost())

@@ -60,8 +60,13 @@ def test_the_example_of_the_readme_learns_and_prints_what_is_shown(here):
     assert run.message.startswith("converged: ")
 
 
+LONG_TUTORIALS = {"fair_comparison", "one_representation", "text_sources", "three_sites"}
+LONG_TUTORIALS |= {"wrong_labels"}  # a minute each, with processes and pictures
+long_pages = [page for page in PAGES if page.stem in LONG_TUTORIALS]
 with_code = [
-    page for page in PAGES[1:] if {"python", "shell", "toml"} & {kind for kind, _ in blocks(page)}
+    page
+    for page in PAGES[1:]
+    if page not in long_pages and {"python", "shell", "toml"} & {kind for kind, _ in blocks(page)}
 ]
 
 
@@ -72,6 +77,12 @@ def test_the_code_of_a_page_runs(page, here):
         r"^(?:import|from) (flax|equinox|torch|peft)", page.read_text(), re.M
     ):
         pytest.importorskip(package, reason=f"{package} is not installed")
+    play(page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", long_pages, ids=lambda page: page.name)
+def test_the_code_of_a_long_tutorial_runs(page, here):
     play(page)
 
 

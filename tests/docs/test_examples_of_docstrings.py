@@ -36,7 +36,7 @@ def run_example(value, names):
     return len(example.examples)
 
 
-@pytest.mark.wide(keep=["Problem", "Network", "simulate", "stream"])
+@pytest.mark.wide(keep=["Diverged", "Network", "Problem", "simulate", "stream"])
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_example_of_a_name_runs(name, tmp_path, monkeypatch, float32):
     monkeypatch.chdir(tmp_path)
