@@ -29,6 +29,7 @@ HYPERGRADIENTS: dict[str, Callable[..., Any]] = {
     "unrolled": hypergradient.unrolled,
     "warm_start": hypergradient.warm_start,
     "hessian_free": hypergradient.hessian_free,
+    "partial": hypergradient.partial,
 }
 VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 
