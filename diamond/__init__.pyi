@@ -40,13 +40,16 @@ from .algorithms.one_agent_methods.bome import bome as bome
 from .algorithms.one_agent_methods.bsa import bsa as bsa
 from .algorithms.one_agent_methods.f2sa import f2sa as f2sa
 from .algorithms.one_agent_methods.fsla import fsla as fsla
+from .algorithms.one_agent_methods.gda import gda as gda
 from .algorithms.one_agent_methods.itd import itd as itd
 from .algorithms.one_agent_methods.ma_soba import ma_soba as ma_soba
 from .algorithms.one_agent_methods.meha import meha as meha
 from .algorithms.one_agent_methods.mrbo import mrbo as mrbo
+from .algorithms.one_agent_methods.optimistic_gda import optimistic_gda as optimistic_gda
 from .algorithms.one_agent_methods.pzobo import pzobo as pzobo
 from .algorithms.one_agent_methods.rsvrb import rsvrb as rsvrb
 from .algorithms.one_agent_methods.saba import saba as saba
+from .algorithms.one_agent_methods.scgd import scgd as scgd
 from .algorithms.one_agent_methods.soba import soba as soba
 from .algorithms.one_agent_methods.srba import srba as srba
 from .algorithms.one_agent_methods.stable import stable as stable

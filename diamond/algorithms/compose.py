@@ -14,7 +14,7 @@ from .parts.directions import directions_by_name
 __all__ = ["compose"]
 
 DirectionsName = Literal["implicit", "carried", "penalty", "gradient"]
-EstimatorName = Literal["plain", "full", "average", "momentum", "recursive", "saga"]
+EstimatorName = Literal["plain", "full", "average", "momentum", "optimistic", "recursive", "saga"]
 CommunicationName = Literal["local", "gossip", "gt", "extra", "ed", "push", "push_gt"]
 LowerLevel = Literal["personal", "common", "none"]
 
@@ -47,7 +47,7 @@ def compose(
         directions: "implicit" (x along `hypergradient`), "carried" (z is a variable), "penalty"
             (with `lam`), "gradient" (no lower level).
         estimator: "plain", "full" (all rows), "average" (theta), "momentum" (eta and gamma),
-            "recursive" (all rows every `period` rounds), "saga".
+            "optimistic" (2 d_t - d_{t-1}), "recursive" (all rows every `period` rounds), "saga".
         x, y, z: move of each variable: "local", "gossip", "gt", "extra", "ed", "push", "push_gt"; z
             by default as y.
         update_order: "xyz" at once, "y z x" one after another, `"y*10 z*10 x"` in inner loops;

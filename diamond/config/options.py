@@ -21,7 +21,7 @@ from .validation_errors import config_error, config_errors
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=False)
 NAMES = "neumann neumann_sum nesterov chebyshev conjugate_gradient exact unrolled warm_start"
 HYPERGRADIENTS: dict[str, Callable[..., Any]] = {
-    name: getattr(hypergradient, name) for name in (*NAMES.split(), "hessian_free")
+    name: getattr(hypergradient, name) for name in (*NAMES.split(), "hessian_free", "partial")
 }
 VARIADIC = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
 

@@ -8,6 +8,7 @@ from .estimator_interface import Hypergradient
 from .exact_hypergradient import exact
 from .hessian_free import hessian_free
 from .neumann import neumann, neumann_sum
+from .partial import partial
 from .unrolled import unrolled
 from .warm_start import warm_start
 from .zeroth_order import zeroth_order
@@ -24,6 +25,7 @@ __all__ = [
     "nesterov",
     "neumann",
     "neumann_sum",
+    "partial",
     "unrolled",
     "warm_start",
     "zeroth_order",

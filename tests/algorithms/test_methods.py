@@ -1,7 +1,8 @@
 """Every method of the catalogue: its contract, and where it ends up on a problem that is solved.
 
 Which test a method gets follows from its parts: exact where x is corrected, a bias that halves
-with the steps where it is only averaged, one that halves as lam doubles for penalties.
+with the steps where it is only averaged, one that halves as lam doubles for penalties. Methods for
+minimax and compositional problems lead to the root of a direction of their own.
 """
 
 import inspect
@@ -32,6 +33,7 @@ from diamond.schedules.deferred import ResolutionContext, resolve
 
 GIVEN = dict(alpha=0.04, beta=0.2, delta=0.2, eta=0.5, gamma=0.5, theta=0.5, period=3, inner=2)
 ROUNDS = 1500
+SPECIAL = {"gda", "optimistic_gda", "scgd"}  # for minimax and compositional problems
 OWN = {"stable", "rsvrb", "vrbo", "gossip_dsbo"}  # not made of parts; x is averaged
 
 
@@ -47,6 +49,8 @@ def made(name, **options):
 def kind(name):
     """What is to be expected of where it ends."""
     method = made(name)
+    if name in SPECIAL:
+        return "special"
     if name in OWN:
         return "steps"
     if not isinstance(method, ComposedAlgorithm):
@@ -153,6 +157,26 @@ def test_inverses_of_ones_own_lead_elsewhere_unless_agents_are_alike(name):
     """The inverse of a mean is not the mean of inverses; MDBO and VRDBO are exact for one g."""
     assert error(name, NETWORKS["ring"]) > 0.05
     assert among_alike(name) < 1e-6
+
+
+@pytest.mark.wide(keep=["gda"])
+@pytest.mark.parametrize("name", sorted(SPECIAL))
+def test_methods_of_special_problems_lead_to_the_root_of_their_own_direction(name):
+    """f_x of gda, without f_y; f_x - g_xy f_y of scgd, as if g_yy were I: linear in x."""
+    q, network = problem(name), NETWORKS["ring"]
+
+    def direction(x):
+        y = q.lower_solution(x)
+        f_y = y - q.a + np.einsum("ixy,x->iy", q.D, x)
+        own = q.P @ x + q.c + np.einsum("ixy,iy->ix", q.D, y)
+        return (own + (name == "scgd") * np.einsum("iyx,iy->ix", q.B, f_y)).mean(0)
+
+    at_zero = direction(np.zeros(3))
+    slope = np.stack([direction(e) - at_zero for e in np.eye(3)], axis=1)
+    root = np.linalg.solve(slope, -at_zero)
+    x = final_progress(q, network, made(name), ROUNDS).state.x
+    np.testing.assert_allclose(x, np.tile(root, (6, 1)), atol=1e-8)
+    assert np.abs(root - q.minimizer()).max() > 0.05
 
 
 @cache

@@ -3,6 +3,7 @@
 plain      d_t                                             on a fresh sample, or on all rows
 average    r_t = (1 - theta_t) r_{t-1} + theta_t d_t
 momentum   p_t = d(t) + (1 - eta_t) (p_{t-1} - d(t-1))     both on the sample of round t (6, 7)
+optimistic p_t = 2 d_t - d_{t-1}                           each on the sample of its round
 recursive  p_t = p_{t-1} + d(t) - d(t-1), and every q rounds d(t) on all rows
 snapshot   d(t) on all rows with a given probability, else the last one
 saga       p_t = d(b) - table(b) + mean of the table, b the block of rows drawn
@@ -223,6 +224,21 @@ class Momentum(Estimator):
 
 @pytrees.pytree
 @dataclass(frozen=True)
+class Optimistic(Estimator):
+    """Extrapolation 2 d_t - d_{t-1} of the directions by their last change; in round 0, d_0."""
+
+    def init(self, point: Point) -> Point:
+        return pytrees.zeros(point)
+
+    def __call__(self, directions: SampledDirections, inputs: EstimatorInputs) -> EstimatorResult:
+        (new,), cost = directions([inputs.point], inputs.sample)
+        ahead = pytrees.sub(new, inputs.memory.only(directions.names))
+        estimate = jax.tree.map(lambda d, a: d + jnp.where(inputs.t > 0, a, 0), new, ahead)
+        return estimate, merge_points(inputs.memory, new), cost
+
+
+@pytrees.pytree
+@dataclass(frozen=True)
 class Recursive(Estimator):
     """Recursive estimator (SPIDER, SARAH) with all rows every `period` rounds.
 
@@ -413,6 +429,7 @@ def estimator_by_name(name: str, weights: Mapping[str, Schedule], period: int | 
         "full": lambda: plain(full=True),
         "average": lambda: Average(weights["theta"], weights.get("gamma")),
         "momentum": lambda: Momentum(weights["eta"], weights.get("gamma", weights["eta"])),
+        "optimistic": Optimistic,
         "recursive": lambda: recursive(period),
         "saga": saga,
     }
