@@ -160,7 +160,7 @@ def test_directions_that_are_kept_between_rounds(name):
     method = getattr(diamond, name)(*steps, batch=BATCH, **options)
     state = final_progress(problem, network, method, ROUNDS).state
     point, last = started(problem), None
-    kept, trackers, renewed = [0.0, 0.0, 0.0], [0.0, 0.0, 0.0], 0
+    earlier, trackers, renewed = [0.0, 0.0, 0.0], [0.0, 0.0, 0.0], 0
     every = lambda sample: sample.full()
     for t in range(ROUNDS):
         samples = [sample_of(problem, i, 0, BATCH, t) for i in range(AGENTS)]
@@ -175,16 +175,16 @@ def test_directions_that_are_kept_between_rounds(name):
             new = (
                 at(point, every)
                 if t % period == 0
-                else [k + n - o for k, n, o in zip(kept, at(point), at(last))]
+                else [k + n - o for k, n, o in zip(earlier, at(point), at(last))]
             )
         else:
             drawn = t == 0 or int(samples[0].bits) < probability * 2**32
-            new, renewed = at(point, every) if drawn else kept, renewed + drawn
+            new, renewed = at(point, every) if drawn else earlier, renewed + drawn
         last, trackers = (
             point,
-            [(network.matrix @ u if t else 0) + n - k for u, n, k in zip(trackers, new, kept)],
+            [(network.matrix @ u if t else 0) + n - k for u, n, k in zip(trackers, new, earlier)],
         )
-        along, kept = new if name == "srba" else trackers, new
+        along, earlier = new if name == "srba" else trackers, new
         mix = [network.matrix if name == "s3ldbo" or k == 0 else np.eye(AGENTS) for k in range(3)]
         point = [M @ (s - a * d) for M, s, a, d in zip(mix, point, steps, along)]
     check(state, *point)

@@ -30,9 +30,9 @@ def run_example(value, names):
     example = doctest.DocTestParser().get_doctest(
         inspect.getdoc(value) or "", names, value.__name__, None, None
     )
-    said = []
-    doctest.DocTestRunner(optionflags=FLAGS).run(example, out=said.append)
-    assert not said, "".join(said)
+    output = []
+    doctest.DocTestRunner(optionflags=FLAGS).run(example, out=output.append)
+    assert not output, "".join(output)
     return len(example.examples)
 
 

@@ -274,7 +274,7 @@ def _counted(cost: Cost) -> Cost:
 
 @pytrees.pytree
 @dataclass(frozen=True)
-class Snapshot(Estimator):
+class SnapshotGradients(Estimator):
     """Directions on all rows with a `probability`, in other rounds those of the last such round.
 
     All agents draw alike, without communication, so that these rounds cost nothing to anyone.
@@ -398,14 +398,14 @@ def recursive(period: int | None = None) -> Recursive:
     return Recursive(Deferred("period", _root_of_rows) if period is None else period)
 
 
-def snapshot(probability: Number = 0.5) -> Snapshot:
+def snapshot(probability: Number = 0.5) -> SnapshotGradients:
     """Make an estimator that keeps the directions of a round for 1 / `probability` rounds."""
     if isinstance(probability, int | float) and not 0 < probability <= 1:
         raise ValueError(
             f"probability = {probability}: the share of rounds with new directions lies above 0, "
             f"at most at 1"
         )
-    return Snapshot(probability)
+    return SnapshotGradients(probability)
 
 
 def saga() -> Saga:
