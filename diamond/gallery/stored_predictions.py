@@ -5,9 +5,11 @@ from typing import Any
 
 from ..problem.prediction import LinearPrediction, Predict, unchanged
 from ._convolutions import image_shape
+from .architecture_search import MixedNetwork
 from .meta_learning import DenseLayers
 from .network_cleaning import ImagePrediction
 from .representation import HeadLoss
+from .robust_regression import predict
 
 LINEAR: dict[str, LinearPrediction] = {
     "distillation": LinearPrediction(unchanged),
@@ -17,6 +19,7 @@ LINEAR: dict[str, LinearPrediction] = {
     "regression": LinearPrediction(unchanged),
     "support_vectors": LinearPrediction(unchanged),
 }
+IMAGES = {"architecture_search": MixedNetwork, "network_cleaning": ImagePrediction}
 WITHOUT_INTERCEPT = ("hyperparameter",)  # models on rows that have no intercept of their own
 
 
@@ -37,7 +40,7 @@ def stored_prediction(model: Mapping[str, Any], features: int, classes: int) -> 
     kind = model.get("kind", "")
     if kind == "meta_learning":
         return HeadLoss(DenseLayers(model["activation"]), classes).predict
-    if kind == "network_cleaning":
+    if kind in IMAGES:
         height, width, colors = tuple(model["shape"]) or image_shape(features)
-        return ImagePrediction((height, width, colors))
-    return LINEAR.get(kind)
+        return IMAGES[kind]((height, width, colors))
+    return predict if kind == "robust_regression" else LINEAR.get(kind)
