@@ -11,7 +11,7 @@ from scipy import optimize, special
 import diamond
 from diamond.gallery import rlhf
 
-SMALL = dict(agents=3, prompts=4, answers=3, features=2)
+SMALL = dict(agents=3, prompts=4, answers=3, features=2, seed=3)  # l has one minimum
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_solve_ends_at_the_least_value(problem):
     np.testing.assert_allclose(run.x, np.tile(best.x, (3, 1)), atol=1e-2)
     wins = problem.win_rate(problem.best_policy(best.x))
     np.testing.assert_allclose(run.history["win_rate"][-1], wins, atol=1e-3)
-    assert wins > 0.52
+    assert wins > 0.6
     np.testing.assert_allclose(problem.win_rate(np.exp(problem.reference)), 0.5, atol=1e-6)
 
 
