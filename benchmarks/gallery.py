@@ -2,6 +2,7 @@
 
     python benchmarks/gallery.py compare      every problem by several methods, tuned alike
     python benchmarks/gallery.py pictures     of what `compare` found, and its tables in the docs
+    python benchmarks/gallery.py solved       what `solve` reaches beside references, with pictures
     python benchmarks/gallery.py entries      processor seconds of every file of `diamond new`
     python benchmarks/gallery.py games        shares of the best return, on ten games
     python benchmarks/gallery.py cleaning     accuracy and F1, on three draws of wrong labels
@@ -30,7 +31,7 @@ from diamond.gallery import actor_critic, hyper_cleaning
 
 ROOT = Path(__file__).parents[1]
 GAMES, ROUNDS = range(10), 1000
-TASKS = ["compare", "pictures", "entries", "games", "cleaning", "mnist"]
+TASKS = ["compare", "pictures", "solved", "entries", "games", "cleaning", "mnist"]
 ALPHAS, DRAWS = (2.0, 10.0, 50.0, 250.0), range(3)
 LOWER = {"beta": 0.3, "delta": 0.3, "batch": 32}
 MOMENTUM = {"eta": 0.2, "gamma": 0.2}
@@ -172,6 +173,10 @@ def main():
         results = json.loads(options.out.read_text())
         draw(results, ROOT / "docs" / "results" / "gallery")
         write(results, ROOT / "docs" / "results" / "gallery.md")
+    elif options.task == "solved":
+        from gallery_solved import solved
+
+        solved(options.names, ROOT / "docs" / "results" / "gallery")
     elif options.task == "entries":
         entries(options.names)
     elif options.task == "mnist":

@@ -36,8 +36,8 @@ def fair_weights():
     return gallery.fair_weights(*rows, classes=10)
 
 
-def regression():
-    """On the tables that `diamond new` writes."""
+def rows_of_tables():
+    """Training, validation and test rows of the tables that `diamond new` writes."""
     with tempfile.TemporaryDirectory() as folder:
         datasets = []
         for name, text in starting_files.companion_files("site", "regression").items():
@@ -47,8 +47,12 @@ def regression():
     split = data.partition.split(data.partition.by_column(dataset.sites), (0.4, 0.4, 0.2), 0)
     features, targets = dataset.train
     features = federated_scale([features[i] for i in split[0]])(features)
-    rows = [[{"a": features[i], "b": targets[i]} for i in part] for part in split]
-    return gallery.regression(*rows, names=dataset.names)
+    return [[{"a": features[i], "b": targets[i]} for i in part] for part in split]
+
+
+def regression():
+    """On the tables that `diamond new` writes."""
+    return gallery.regression(*rows_of_tables())
 
 
 def representation():

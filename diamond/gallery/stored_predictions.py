@@ -5,10 +5,12 @@ from typing import Any
 
 from ..problem.prediction import LinearPrediction, Predict, unchanged
 from ._convolutions import image_shape
+from .architecture_search import MixedNetwork
 from .meta_learning import DenseLayers
 from .network_cleaning import ImagePrediction
 from .regression import PREDICTIONS
 from .representation import HeadLoss
+from .robust_regression import predict
 
 LINEAR: dict[str, LinearPrediction] = {
     "distillation": LinearPrediction(unchanged),
@@ -18,6 +20,7 @@ LINEAR: dict[str, LinearPrediction] = {
     "support_vectors": LinearPrediction(unchanged),
 }
 DETERMINING = ("activation", "shape", "loss", "penalty", "penalties", "bounded", "intercept")
+IMAGES = {"architecture_search": MixedNetwork, "network_cleaning": ImagePrediction}
 
 
 def describe_model(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,9 +39,9 @@ def stored_prediction(model: Mapping[str, Any], features: int, classes: int) -> 
     kind = model.get("kind", "")
     if kind == "meta_learning":
         return HeadLoss(DenseLayers(model["activation"]), classes).predict
-    if kind == "network_cleaning":
+    if kind in IMAGES:
         height, width, colors = tuple(model["shape"]) or image_shape(features)
-        return ImagePrediction((height, width, colors))
+        return IMAGES[kind]((height, width, colors))
     if kind == "regression":
         return PREDICTIONS[model.get("loss", "squared")]
-    return LINEAR.get(kind)
+    return predict if kind == "robust_regression" else LINEAR.get(kind)

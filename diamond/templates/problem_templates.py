@@ -36,6 +36,7 @@ TEMPLATE_SETTINGS = {
         {"name": "diamond", "batch": 6}
         | {"hypergradient": {"name": "conjugate_gradient", "steps": 6}},
     ),
+    "architecture_search": TemplateSettings(5, DIGITS, LEARNED, rounds=600),
     "distillation": TemplateSettings(5, DIGITS, PERSONAL, rounds=300),
     "domain_weights": TemplateSettings(8, {}, LEARNED, rounds=300),
     "fair_weights": TemplateSettings(
@@ -57,9 +58,14 @@ TEMPLATE_SETTINGS = {
         rounds=1500,
     ),
     "policy_evaluation": TemplateSettings(5, {}, COMMON),
+    "portfolio": TemplateSettings(5, {}, {"name": "scgd", "batch": 16}),
     "quadratic": TemplateSettings(5, {}, PERSONAL),
     "regression": TemplateSettings(SITES, TABLES, PERSONAL),
     "representation": TemplateSettings(5, FUNCTIONS, PERSONAL, rounds=300),
+    "rlhf": TemplateSettings(4, {}, LEARNED),
+    "robust_regression": TemplateSettings(
+        SITES, TABLES, {"name": "gda", "lower_level": "common", "batch": 16}
+    ),
     "support_vectors": TemplateSettings(5, DIGITS, PERSONAL),
 }
 EXPERIMENT_TEXT = """\

@@ -42,7 +42,7 @@ def companion_files(name: str, kind: str) -> dict[str, str]:
     """Return the files that NAME.toml on the problem `kind` needs, by name."""
     if kind == "representation":
         return {f"{name}.py": BACKBONE}
-    if kind == "regression":
+    if kind in ("regression", "robust_regression"):
         return {f"{name}_{site}.csv": _make_table(site) for site in range(SITES)}
     return {}
 

@@ -19,7 +19,18 @@ import diamond.schedules
 import diamond.tree
 from diamond import Comparison, Diverged, Network, Problem, Run, callbacks, theory, tree
 from diamond.cost import Cost
-from diamond.gallery import Cleaning, Evaluation, MarkovGame, Navigation, Quadratic, quadratic
+from diamond.gallery import (
+    ArchitectureSearch,
+    Cleaning,
+    Evaluation,
+    MarkovGame,
+    Navigation,
+    Portfolio,
+    Quadratic,
+    Rlhf,
+    RobustRegression,
+    quadratic,
+)
 from diamond.interface import Message, Method, Stage
 from diamond.network import channels
 from diamond.prox import box, simplex
@@ -96,6 +107,12 @@ def problems(rows: list[Any], folder: Path) -> list[Problem]:
     plane: Navigation = diamond.gallery.navigation(agents=3)
     cleaning: Cleaning = diamond.gallery.hyper_cleaning(rows, rows, classes=2)
     values: Evaluation = diamond.gallery.policy_evaluation(agents=3)
+    shared: Portfolio = diamond.gallery.portfolio(agents=3)
+    robust: RobustRegression = diamond.gallery.robust_regression(rows, rows)
+    annotated: Rlhf = diamond.gallery.rlhf(agents=3)
+    search: ArchitectureSearch = diamond.gallery.architecture_search(
+        rows, rows, classes=2, shape=(1, 2, 1)
+    )
     stream = diamond.stream(lambda key, agent: {"a": jax.random.normal(key, (2,))}, 3)
     own = Problem(
         lambda x, rows: jnp.mean((rows["a"] - x) ** 2), None, lambda key: jnp.zeros(2), stream
@@ -106,6 +123,10 @@ def problems(rows: list[Any], folder: Path) -> list[Problem]:
         plane,
         cleaning,
         values,
+        shared,
+        robust,
+        annotated,
+        search,
         own,
         diamond.gallery.distillation(rows, rows, classes=2),
         diamond.gallery.domain_weights(agents=2, width=8, layers=1, heads=2, length=4, rows=8),

@@ -21,6 +21,7 @@ MOMENTUM = ("algorithm.eta=0.5", "algorithm.gamma=0.5")
 CHAIN = ('algorithm.hypergradient={name="neumann",terms=2,lipschitz=9.0}',)
 SMALL = {
     "actor_critic": ("problem.agents=2", "problem.states=2", "problem.actions=2"),
+    "architecture_search": (*ROWS, "problem.channels=1", "problem.layers=1"),
     "distillation": ROWS,
     "domain_weights": (
         *("problem.agents=2", "problem.width=8", "problem.layers=1", "problem.heads=2"),
@@ -34,9 +35,15 @@ SMALL = {
     "network_cleaning": (*ROWS, "problem.channels=[2]"),
     "personal_lora": ("problem.agents=2", "problem.widths=[4]", "problem.rows=8"),
     "policy_evaluation": ("problem.agents=2", "problem.states=3", "problem.features=2"),
+    "portfolio": ("problem.agents=2", "problem.assets=2"),
     "quadratic": ("problem.agents=2",),
     "regression": (),
     "representation": ("problem.agents=2",),
+    "rlhf": (
+        *("problem.agents=2", "problem.prompts=3", "problem.answers=2"),
+        *('algorithm.name="dsgd"', *STEPS, *CHAIN),  # two rounds of solve move nothing
+    ),
+    "robust_regression": (),
     "support_vectors": ROWS,
 }
 
@@ -47,9 +54,11 @@ def changes(kind):
         "diamond": (*STEPS, *MOMENTUM, *CHAIN),
         "diamond_common": (*STEPS, *MOMENTUM, "algorithm.delta=0.01"),
         "f2sa_fused": STEPS,
+        "gda": STEPS,
+        "scgd": STEPS,
         "solve": (),
     }[TEMPLATE_SETTINGS[kind].algorithm["name"]]
-    network = () if kind == "regression" else ('network="ring:2"',)
+    network = () if "regression" in kind else ('network="ring:2"',)
     return ["rounds=2", "every=2", "algorithm.batch=2", *network, *steps, *SMALL[kind]]
 
 
