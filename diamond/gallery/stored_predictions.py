@@ -1,6 +1,6 @@
 """Predictions of problems of the gallery by their kind and options, without their rows."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..problem.prediction import LinearPrediction, Predict, unchanged
@@ -20,7 +20,10 @@ LINEAR: dict[str, LinearPrediction] = {
     "support_vectors": LinearPrediction(unchanged),
 }
 DETERMINING = ("activation", "shape", "loss", "penalty", "penalties", "bounded", "intercept")
-IMAGES = {"architecture_search": MixedNetwork, "network_cleaning": ImagePrediction}
+IMAGES: dict[str, Callable[..., Predict]] = {
+    "architecture_search": MixedNetwork,
+    "network_cleaning": ImagePrediction,
+}
 
 
 def describe_model(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -102,3 +102,10 @@ def test_what_has_no_policy_is_refused(monkeypatch):
         rlhf(answers=1)
     with pytest.raises(ValueError, match="temperature = 0; give a number above 0"):
         rlhf(temperature=0)
+
+
+def test_solve_moves_away_from_a_start_that_solves_the_lower_level(float32):
+    """g_y is 0 there but for rounding, which says nothing of how far x may move at first."""
+    run = diamond.solve(rlhf(**SMALL | {"seed": 0}), ring(3), progress=False)
+    loss = run.history["upper_loss"]
+    assert run.message.startswith("converged") and np.nanmin(loss) < 0.5 * loss[0]
