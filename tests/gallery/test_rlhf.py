@@ -108,4 +108,4 @@ def test_solve_moves_away_from_a_start_that_solves_the_lower_level(float32):
     """g_y is 0 there but for rounding, which says nothing of how far x may move at first."""
     run = diamond.solve(rlhf(**SMALL | {"seed": 0}), ring(3), progress=False)
     loss = run.history["upper_loss"]
-    assert run.message.startswith("converged") and np.nanmin(loss) < 0.5 * loss[0]
+    assert run.message.startswith("converged") and np.nanmin(loss) < 0.7 * loss[0]
