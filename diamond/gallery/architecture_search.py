@@ -128,7 +128,7 @@ def architecture_search(
             (2 / (9 * a)) ** 0.5 * jax.random.normal(k, (9 * a, channels))
             for k, a in zip(jax.random.split(key, layers), inputs)
         ]
-        y = {"layers": [{"w": w, "b": jnp.zeros(channels)} for w in kernels]}
+        y: dict[str, Any] = {"layers": [{"w": w, "b": jnp.zeros(channels)} for w in kernels]}
         y |= {"w": jnp.zeros((height * width * channels, classes)), "b": jnp.zeros(classes)}
         return jnp.zeros((layers, len(OPERATIONS))), y
 

@@ -19,7 +19,7 @@ LINEAR: dict[str, LinearPrediction] = {
     "regression": LinearPrediction(unchanged),
     "support_vectors": LinearPrediction(unchanged),
 }
-IMAGES = {"architecture_search": MixedNetwork, "network_cleaning": ImagePrediction}
+IMAGES: dict[str, Any] = {"architecture_search": MixedNetwork, "network_cleaning": ImagePrediction}
 WITHOUT_INTERCEPT = ("hyperparameter",)  # models on rows that have no intercept of their own
 
 
@@ -42,5 +42,6 @@ def stored_prediction(model: Mapping[str, Any], features: int, classes: int) -> 
         return HeadLoss(DenseLayers(model["activation"]), classes).predict
     if kind in IMAGES:
         height, width, colors = tuple(model["shape"]) or image_shape(features)
-        return IMAGES[kind]((height, width, colors))
+        predict_image: Predict = IMAGES[kind]((height, width, colors))
+        return predict_image
     return predict if kind == "robust_regression" else LINEAR.get(kind)
