@@ -88,21 +88,6 @@ def test_compressed_differences_end_where_whole_messages_do():
 
 
 @pytest.mark.wide
-def test_trimmed_averages_of_directions_withstand_liars():
-    """Nine agents alike, one of which sends its values with the other sign."""
-    q = quad(agents=1, rows=4, noise=0.0, lower_level="common")
-    rows = {part: [q.rows[part][0]] * 9 for part in ("train", "valid")}
-    problem = diamond.Problem(q.upper, q.lower, q.init, **rows, lower_level="common")
-    method = diamond.br_fedbi(0.1, 0.3, 0.3, theta=0.5, batch=2)
-    attacked = diamond.network.complete(9).with_liar(4, "flipped")
-    errors = [
-        np.abs(np.asarray(final(method, problem, network, 800).x) - q.minimizer()).max()
-        for network in (attacked, attacked.robust("trimmed", liars=1))
-    ]
-    assert errors[1] < 1e-6 < 1e-2 < errors[0]
-
-
-@pytest.mark.wide
 def test_the_estimator_of_pzobo_leads_to_the_solution_as_its_directions_grow():
     problem = quad(agents=1, rows=4, noise=0.0)
     one = diamond.network.complete(1)
