@@ -120,8 +120,8 @@ EXCLUSIONS = (
                "nested members",
                "each network must be undirected and constant, with perfect links"),
     _unwritten("changing members", "missing='continue'",
-               "a site may be any number of rounds ahead of an absent one, so that a change which "
-               "one of them accepts may come too late for the other", scope="sites"),
+               "a site that others did not wait for may have begun the round of a change before it "
+               "learns of the change", scope="sites"),
     Exclusion("privacy", "--rewind", "it computes rounds again, whose messages would have the "
               "same noise", "start all sites with --restart", "sites"),
     _unwritten("signatures", "authorities",

@@ -190,7 +190,8 @@ def _at_exact_mean(
     leaves, structure = jax.tree.flatten(common_point(problem, state.x, state.y))
     masked = [np.where(np.reshape(stays, (-1, *[1] * (a.ndim - 1))), a, 0) for a in leaves]
     tree, count = mean_tree(epoch.network), len(stays)
-    means = mean_over_staying([np.asarray(tree.mean(a)) for a in masked], count, sum(stays))
+    means = [np.asarray(tree.mean(jnp.asarray(a))) for a in masked]
+    means = mean_over_staying(means, count, sum(stays))
     shared = [jnp.broadcast_to(jnp.asarray(mean), (count, *mean.shape)) for mean in means]
     point = dict(zip("xy", jax.tree.unflatten(structure, shared)))
     return state._replace(**point), 2 * (count - 1) * sum(mean.nbytes for mean in means)

@@ -187,6 +187,9 @@ class _SiteRun:
         if len(epochs) > 1:
             try:
                 self.check_change()
+                used = {"--rewind": any(epoch.rewinds for epoch in roster.epochs)}
+                used |= {"privacy": self.is_private}
+                check_combination(used, roster.federation, "sites")
             except ValueError as cause:
                 message = f"roster {roster.version} cannot be followed: {cause}"
                 raise BadBundle(message) from None
@@ -197,8 +200,9 @@ class _SiteRun:
         if self.build_network is None:
             return self.network
         network, limit = self.build_network(table), self.network.mask_limit
-        is_plain = limit is None or network.mask_limit is not None
-        return network if is_plain else network.masked(limit)
+        if limit is None or network.mask_limit is not None:
+            return network
+        return network.masked(limit)
 
     def check_change(self) -> None:
         """Refuse a change of the members that this run cannot follow."""
