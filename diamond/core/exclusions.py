@@ -131,8 +131,8 @@ EXCLUSIONS = (
                "nested members",
                "each network must be undirected and constant, with perfect links"),
     _unwritten("changing members", "missing='continue'",
-               "a site may be any number of rounds ahead of an absent one, so that a change which "
-               "one of them accepts may come too late for the other", scope="sites"),
+               "a site that others did not wait for may have begun the round of a change before it "
+               "learns of the change", scope="sites"),
     _unwritten("changing members", "missing='asynchronous'",
                "sites that are rounds apart would change their members in different rounds",
                scope="sites"),

@@ -185,6 +185,9 @@ class _SiteRun:
         if len(epochs) > 1:
             try:
                 self.check_change()
+                used = {"--rewind": any(epoch.rewinds for epoch in roster.epochs)}
+                used |= {"privacy": self.is_private}
+                check_combination(used, roster.federation, "sites")
             except ValueError as cause:
                 message = f"roster {roster.version} cannot be followed: {cause}"
                 raise BadBundle(message) from None
@@ -195,7 +198,9 @@ class _SiteRun:
         if self.build_network is None:
             return self.network
         network, limit = self.build_network(table), self.network.mask_limit
-        return network if limit is None or network.mask_limit is not None else network.masked(limit)
+        if limit is None or network.mask_limit is not None:
+            return network
+        return network.masked(limit)
 
     def check_change(self) -> None:
         """Refuse a change of the members that this run cannot follow."""

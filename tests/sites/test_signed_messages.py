@@ -269,7 +269,7 @@ def test_a_true_accuser_proves_it(signers, tmp_path):
     assert changed.is_out(LIAR, 0)
     stranger = endpoint(signers, 3, run=OTHER_RUN)
     assert all(map(np.array_equal, send(changed, stranger, 9), MESSAGE))
-    assert not stranger.proven and not later.exists()
+    assert not stranger.proven and not (later / PROOF_FOLDER).exists()
 
 
 def test_a_site_never_signs_two_messages_of_one_exchange(signers, tmp_path):

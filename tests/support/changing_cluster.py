@@ -113,3 +113,12 @@ def check_bits(cluster, found):
         wanted = jax.tree.map(lambda a, i=i: np.asarray(a)[i], run.state)
         for a, b in zip(jax.tree.leaves(wanted), jax.tree.leaves(progress.state), strict=True):
             np.testing.assert_array_equal(a, np.asarray(b))
+
+
+def check_sums(cluster):
+    """The sum of trackers is that of directions after every round, and right after a change."""
+    for t in range(1, ROUNDS + 1):
+        members = MEMBERS[max(r for r in MEMBERS if r <= t)]
+        states = [cluster.sums[t][i] for i in members]
+        u, p = (sum(np.asarray(getattr(state, part)) for state in states) for part in "up")
+        assert np.abs(u - p).max() < 1e-12 * max(1, np.abs(p).max())

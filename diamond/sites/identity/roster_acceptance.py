@@ -22,6 +22,7 @@ from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 
+from ...core.exclusions import check_combination
 from ...core.parsing import refuse_unreadable
 from ...network import Network
 from ...network.membership_epochs import Epoch, check_epochs
@@ -96,6 +97,8 @@ class RosterAcceptance:
             if rewinds := roster.epochs[len(known)].rewinds:  # to a checkpoint, without a site
                 if len(added) > 1:
                     raise ValueError("it changes the members twice")
+                used = {"--rewind": True, "privacy": run.node.ledger is not None}
+                check_combination(used, roster.federation, "sites")
                 entry = run.prepare_rewind(added[0])
         except ValueError as cause:
             raise BadBundle(f"roster {roster.version} cannot be followed: {cause}") from None

@@ -119,7 +119,7 @@ class Node:
         self.compile_seconds = 0.0  # before the first round
         self.greeting_seconds = 0.0  # until all neighbours had answered
         self.t = self.first_round = 0  # finished rounds, and those before this session
-        self.latest_round = 0  # most finished rounds, before rollbacks too
+        self._latest_round = 0  # most finished rounds, before rollbacks
         self.progress: AgentProgress | None = None  # state of the agent
         self.shutdown = Shutdown(self.timeouts.connect)
         self.before_round: Callable[[], Awaitable[None]] | None = None  # delays the next round
@@ -207,7 +207,7 @@ class Node:
                 self.seconds += loop_time() - start
                 start = loop_time()
                 self.t, self.progress = progress.t, progress
-                self.latest_round = max(self.latest_round, self.t)
+                self._latest_round = self.latest_round
                 self._end_if_finished(progress)
                 if progress.t % self.every == 0 or progress.t == self.rounds:
                     await self.checkpoints.wait()
@@ -266,7 +266,7 @@ class Node:
             self.seconds += loop_time() - start
         self.evaluation_inputs = EvaluationInputs([], self.seconds, self.seconds_waited)
         self.t, self.progress = progress.t, progress
-        self.first_round = self.latest_round = progress.t
+        self.first_round = progress.t
         if self.on_round is not None:
             key = f"{self.run_digest}-look"
             await self.run_blocking(compile_once, key, self.on_round, progress)
@@ -342,6 +342,11 @@ class Node:
         if rounds <= self.t or rounds > self.rounds:
             raise ValueError(f"round {rounds} is not to come: {self.name} is at {self.t}")
         self._shorten(rounds)
+
+    @property
+    def latest_round(self) -> int:
+        """Return the most finished rounds, also if the run has rolled back since."""
+        return max(self.t, self._latest_round)
 
     @property
     def has_ended(self) -> bool:
