@@ -186,7 +186,7 @@ class _SiteRun:
             try:
                 self.check_change()
                 used = {"--rewind": any(epoch.rewinds for epoch in roster.epochs)}
-                used |= {"privacy": self.is_private}
+                used |= {"privacy": self.algorithm.privacy is not None}
                 check_combination(used, roster.federation, "sites")
             except ValueError as cause:
                 message = f"roster {roster.version} cannot be followed: {cause}"
