@@ -64,7 +64,8 @@ def argmin(
         ValueError: an argument does not fit.
         ImportError: solver is "lbfgs", and optax is not installed.
     """
-    y0, tolerance = float_tree("y0", y0), check_tolerance(tolerance, y0)
+    y0 = float_tree("y0", y0)
+    tolerance = check_tolerance(tolerance, y0)
     loss: Loss = partial(lower, x)
     check_scalar("lower(x, y)", loss, y0)
     minimize = choose_minimizer(solver, loss, tolerance, as_int("steps", steps, 1))
@@ -106,7 +107,8 @@ def root(
     Raises:
         ValueError: an argument does not fit.
     """
-    y0, tolerance = float_tree("y0", y0), check_tolerance(tolerance, y0)
+    y0 = float_tree("y0", y0)
+    tolerance = check_tolerance(tolerance, y0)
     residual: Residual = partial(equation, x)
     check_like_guess("equation(x, y)", residual, y0)
     solve = partial(linear_solvers.unsymmetric_solve, tolerance=tolerance, dense_size=DENSE_ROOT)
@@ -149,7 +151,8 @@ def fixed_point(
     Raises:
         ValueError: an argument does not fit.
     """
-    y0, tolerance = float_tree("y0", y0), check_tolerance(tolerance, y0)
+    y0 = float_tree("y0", y0)
+    tolerance = check_tolerance(tolerance, y0)
     next_point: Residual = partial(map, x)
     check_like_guess("map(x, y)", next_point, y0)
     steps = as_int("steps", steps, 1)

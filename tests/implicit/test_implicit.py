@@ -116,6 +116,11 @@ def test_pytrees_have_the_derivatives_of_differences():
     np.testing.assert_allclose(slope, (value(ahead) - value(behind)) / 2, rtol=1e-6)
 
 
+def test_a_guess_may_be_a_number_of_python():
+    solution = lambda x: implicit.argmin(lambda x, y: (y - x**2) ** 2, x, 0.0)
+    assert float(solution(3.0)) == pytest.approx(9) and float(jax.grad(solution)(3.0)) == 6
+
+
 def test_what_the_loss_closes_over_is_differentiated_and_data_of_integers_are_passed():
     counts = jnp.asarray([1, 2, 3, 4])
 

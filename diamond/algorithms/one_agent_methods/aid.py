@@ -9,7 +9,9 @@ from ..parts.provenance import ALIKE, READ_CODE, Provenance
 __all__ = ["aid"]
 
 PROVENANCE = Provenance(
-    "AID-BiO (Ji et al., ICML 2021)", READ_CODE + " of stocBiO, of the same authors", ALIKE
+    "AID-BiO (Ji et al., ICML 2021)",
+    READ_CODE + " of MRVRBO, built on that of the same authors",
+    ALIKE,
 )
 
 

@@ -12,7 +12,7 @@ __all__ = ["itd"]
 
 PROVENANCE = Provenance(
     "ITD-BiO (Ji et al., ICML 2021)",
-    READ_CODE + " of stocBiO, of the same authors; y steps once x has moved",
+    READ_CODE + " of MRVRBO, built on that of the same authors; y steps once x has moved",
     "its bias on quadratics falls with the inner steps",
 )
 
