@@ -97,7 +97,7 @@ def test_while_a_run_compiles_between_runs_and_in_the_last_round(here, monkeypat
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_tuning_stops_after_the_trial(here, monkeypatch):
-    before(monkeypatch, trial_cache, "_write_file", press_where_exceptions_are_dropped)
+    before(monkeypatch, trial_cache, "replace_file", press_where_exceptions_are_dropped)
     words = "tune", "tiny.toml", "--set", "algorithm.steps.alpha=[0.02, 0.05]", "--seeds", "1"
     assert "run the same command again" in command(*words, code=130).stderr
     assert len([*here.glob("runs/tiny-tune/trials/*.json")]) == 1

@@ -90,7 +90,12 @@ def test_a_revoked_key_makes_no_statement(tmp_path):
     """A thief has the old key of site 2, and site 1 passes on what it signs."""
     keys, lines = Keys(tmp_path / "federation"), []
     stolen = StatementSigner(lambda bundle=keys.bundles[LIAR]: bundle)
-    signers = {i: keys.signer(i) for i in range(4)}, None, None, all_neighbours(NETWORK)
+    signers = (
+        {i: keys.signer(i) for i in range(4)},
+        None,
+        None,
+        dict(enumerate(all_neighbours(NETWORK))),
+    )
     victim, accuser = endpoint(signers, 0, lines=lines), endpoint(signers, 1)
     source = endpoint(signers, LIAR)
     stored = source.encode(Envelope(RUN, LIAR, 3), MESSAGE)

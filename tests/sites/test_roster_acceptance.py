@@ -258,7 +258,7 @@ def test_a_bundle_that_cannot_be_written_runs_and_follows_no_change(cluster, mon
     def replace_file(path, content):
         raise OSError("Read-only file system")
 
-    monkeypatch.setattr(roster.checkpoint, "replace_file", replace_file)
+    monkeypatch.setattr(roster.checkpoint_file, "replace_file", replace_file)
     site = cluster.make(0)
     with pytest.raises(Refused, match=r"Read-only file system.*make the bundle writable"):
         receive(cluster.acceptances[0], cluster.rosters[1])
