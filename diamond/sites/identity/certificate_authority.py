@@ -52,7 +52,7 @@ from .stewards import (
 )
 
 AUTHORITY_KEY = "ca.key"
-AUTHORITY_YEARS, SITE_DAYS = 10, 365  # validity of the authority's certificate and of a site's
+AUTHORITY_DAYS, SITE_DAYS = 3650, 365  # validity of the certificates of the authority and of a site
 CLOCK_SKEW = datetime.timedelta(minutes=5)  # tolerated difference between clocks
 # Keys of sites: public where the site has made its key itself.
 SiteKey = ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey
@@ -87,8 +87,7 @@ def create_federation(
         raise FileExistsError(f"{folder} is not empty; a federation is founded in a new folder")
     authority = ec.generate_private_key(ec.SECP256R1())
     uri = "" if stewards is None else stewards.encode()
-    days = SITE_DAYS * AUTHORITY_YEARS
-    ca = _certificate(name, authority, authority, name, days=days, uri=uri)
+    ca = _certificate(name, authority, authority, name, days=AUTHORITY_DAYS, uri=uri)
     keys: dict[str, SiteKey | None] = {name: None for name in subjects}
     if requests is None:
         keys |= {n: ec.generate_private_key(ec.SECP256R1()) for n in sites if n not in subjects}
