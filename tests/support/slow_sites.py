@@ -74,8 +74,8 @@ def write_federation(folder, count, rounds, every, order, terms):
 
 
 def environment(root):
-    """One compilation cache for all processes, and one thread each for their computing."""
-    flags = "--xla_cpu_multi_thread_eigen=false"
+    """One compilation cache for all processes, the flags of this one, and one thread each."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"
     path = os.pathsep.join(
         [str(HERE), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     )
