@@ -36,7 +36,8 @@ MOST_REFINEMENTS = 5
 FLAT_STEPS = 50  # most steps in a row that gain little, below rounding
 STEPS_PER_SAMPLE = 6  # most accepted steps before the sample doubles
 STEEPER = 10.0  # largest slope behind a step, relative to that before
-RESIDUAL = 100.0  # smallest first radius by g_y, in units of rounding of Newton's step
+RESIDUAL = 100.0  # smallest first radius by g_y, in units of rounding of Newton's step; and the
+# largest decrease by Newton's step on a linear model, in units of the objective
 ROUNDING = 4.0  # changes of values below so many units of rounding are taken from slopes
 SUFFICIENT = 1e-4  # smallest decrease, relative to that of the linear model
 FORGET, SMALLEST = 0.8, 1e-4  # decay of the largest gradients, and the smallest scale
@@ -174,9 +175,12 @@ def advance_control(
     radius = jnp.where(accepts, longer, c.radius)
     newton = size_before / positive(jnp.abs(evaluation.curvature))
     trusted = FIRST * c.reference / positive(evaluation.shift)
-    # Where y solved the lower level from the start, g_y is rounding and says nothing of the radius.
-    is_residual = (evaluation.shift > 0) & (trusted > RESIDUAL * eps * newton)
-    trusted = jnp.where(is_residual, trusted, jnp.inf)
+    # Where y solved the lower level from the start, g_y is rounding and says nothing of the radius;
+    # but on a plateau of x, Newton's step is none to compare with.
+    is_plateau = size_before * newton > RESIDUAL * jnp.abs(c.value)
+    is_residual = is_plateau | (trusted > RESIDUAL * eps * newton)
+    is_known = (evaluation.shift > 0) & (c.reference > 0) & is_residual
+    trusted = jnp.where(is_known, trusted, jnp.inf)
     radius = jnp.where(is_probe, jnp.minimum(newton, trusted), radius)
 
     # A refused step is shortened; after some, there are more rows or a higher accuracy.
