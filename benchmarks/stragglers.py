@@ -111,20 +111,20 @@ def main() -> None:
     cases = {"all fast": (fast, ""), "asynchronous, all fast": (fast, ASYNCHRONOUS)}
     terms = f'missing = "continue"\ndeadline = {options.deadline}'
     cases |= {"asynchronous": (slow, ASYNCHRONOUS), "deadline": (slow, terms), "waits": (slow, "")}
-    calm, _ = simulate(count, *fixed)
-    losses = calm.history["upper_loss"]
+    undisturbed, _ = simulate(count, *fixed)
+    losses = undisturbed.history["upper_loss"]
     target = losses[-1] + 0.1 * (losses[0] - losses[-1])
     print(f"{len(os.sched_getaffinity(0))} cores; the target is {target:.5f}")
     print(f"{'run':>22}{'to target':>11}{'all rounds':>12}{'objective':>11}{'x - replay':>12}")
     if options.simulated:
-        reached = calm.history["round"][losses <= target][0]
+        reached = undisturbed.history["round"][losses <= target][0]
         print(f"{'rounds in step':>22}{reached:>11}{'':>12}{losses[-1]:>11.5f}")
         return print_simulated(count, fixed, options.slowness, target)
     for name in options.only or cases:
         seconds, more = cases[name]
         with tempfile.TemporaryDirectory() as root:
             folders, times, x = run_sites(Path(root) / "run", seconds, *fixed, more)
-            run, network, trajectory = calm, None, Trajectory(count)
+            run, network, trajectory = undisturbed, None, Trajectory(count)
             if more == ASYNCHRONOUS:
                 versions = read_versions(folders)
                 replay_sites(count, every, options.order, versions, trajectory.record)

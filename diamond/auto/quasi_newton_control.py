@@ -36,8 +36,8 @@ MOST_REFINEMENTS = 5
 FLAT_STEPS = 50  # most steps in a row that gain little, below rounding
 STEPS_PER_SAMPLE = 6  # most accepted steps before the sample doubles
 STEEPER = 10.0  # largest slope behind a step, relative to that before
-RESIDUAL = 100.0  # smallest first radius by g_y, in units of rounding of Newton's step; and the
-# largest decrease by Newton's step on a linear model, in units of the objective
+RESIDUAL = 100.0  # smallest first radius by g_y, in units of rounding of Newton's step
+PLATEAU = 100.0  # smallest decrease of a linear model along Newton's step, in units of |L|, there
 ROUNDING = 4.0  # changes of values below so many units of rounding are taken from slopes
 SUFFICIENT = 1e-4  # smallest decrease, relative to that of the linear model
 FORGET, SMALLEST = 0.8, 1e-4  # decay of the largest gradients, and the smallest scale
@@ -177,7 +177,7 @@ def advance_control(
     trusted = FIRST * c.reference / positive(evaluation.shift)
     # Where y solved the lower level from the start, g_y is rounding and says nothing of the radius;
     # but on a plateau of x, Newton's step is none to compare with.
-    is_plateau = size_before * newton > RESIDUAL * jnp.abs(c.value)
+    is_plateau = size_before * newton > PLATEAU * jnp.abs(c.value)
     is_residual = is_plateau | (trusted > RESIDUAL * eps * newton)
     is_known = (evaluation.shift > 0) & (c.reference > 0) & is_residual
     trusted = jnp.where(is_known, trusted, jnp.inf)

@@ -212,6 +212,7 @@ class FederatedEstimator(SiteEstimator):
     def _set_penalties(self, x: Any, size: int, deviation: Any, is_bounded: bool) -> None:
         """Set the penalties in the units of the table, from x of a problem of the gallery."""
         smoothing = self.smoothing if self.elastic_net else None
+        # Of this loss only the penalties are read.
         loss = PenalizedLoss(softmax_regression.upper, itemgetter("w"), smoothing)
         count = self.n_features_in_
         groups = group_features(self.penalties, [*self.feature_names_in_], count).groups
