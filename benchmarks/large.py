@@ -4,6 +4,7 @@
     python benchmarks/large.py domains [--parameters 0.4] [--seeds 3] [--out FILE]
     python benchmarks/large.py memory [--sizes 0.4 25] [--methods ...] [--out FILE]
     python benchmarks/large.py cleaning [--data cifar10] [--rows 4000] [--rounds 300] [--out FILE]
+    python benchmarks/large.py texts [--parameters 25] [--seeds 3] [--out FILE]
     python benchmarks/large.py pictures
 
 `speed`: for every size (in millions of numbers in y) and method, seconds to the end of the first
@@ -13,7 +14,9 @@ own, because a device does not forget its peak; plain training comes first, so a
 is at least that of plain training. `memory`: XLA's own account of compiled rounds, without a run
 and the same on every processor. `domains`: `diamond.solve` without step sizes on
 `gallery.domain_weights` with 8 sites and 6 sources of which 3 are noise, beside Adam on the clean
-rows alone. `cleaning`: `diamond.solve` on `gallery.network_cleaning`. `--small` makes everything
+rows alone. `texts`: the same for six sources of text that every Python has, for docstrings of
+NumPy: learned weights, equal ones, each source alone, and a grid. `cleaning`: `diamond.solve` on
+`gallery.network_cleaning`. `--small` makes everything
 tiny. FILE gets one JSON line for every finished row. `pictures`: those of the three problems in
 docs/reference/gallery.md, at the sizes that `diamond new` writes (--rounds for shorter runs).
 """
@@ -25,9 +28,10 @@ from large_common import METHODS, SIZES
 from large_pictures import pictures
 from large_results import cleaning, domains
 from large_speed import memory, speed, speed_row
+from large_texts import texts
 
 COMMANDS = {"speed": speed, "speed-row": speed_row, "memory": memory, "domains": domains}
-COMMANDS |= {"cleaning": cleaning, "pictures": pictures}
+COMMANDS |= {"cleaning": cleaning, "pictures": pictures, "texts": texts}
 
 
 def main():

@@ -91,32 +91,41 @@ def make_problem(size, options, **changes):
     return gallery.domain_weights(**arguments | changes)
 
 
-def plain_training(problem, optimizer, batch, steps, seed=0, rows=None, in_turn=False):
+def plain_training(
+    problem, optimizer, batch, steps, seed=0, rows=None, in_turn=False, precision=None
+):
     """Return a function that trains the networks of all agents by `steps` steps, and a start.
 
     Agents are computed in parallel or, as by the rounds of a large y, `in_turn` and in place. The
     parameters are donated.
     """
-    program, data, start = plain_program(problem, optimizer, batch, seed, rows, in_turn)
-    return lambda state, first: program(state, data, first, steps), start
+    program, data, start = plain_program(problem, optimizer, batch, seed, rows, in_turn, precision)
+    x = problem.start(seed)[0]
+    return lambda state, first: program(state, data, first, steps, x), start
 
 
-def plain_program(problem, optimizer, batch, seed=0, rows=None, in_turn=False):
+def plain_program(problem, optimizer, batch, seed=0, rows=None, in_turn=False, precision=None):
     """Return the compiled steps of plain training, their rows, and a function for the start."""
     import jax
     import jax.numpy as jnp
 
     from diamond.auto.adaptive_optimizers import Adam, adam_rate
+    from diamond.problem.stored_rows import to_bfloat16
 
-    x = problem.start(seed)[0]
     agents = problem.agents
     train = rows or [problem.rows["train"][agent] for agent in range(agents)]
     count = min(len(agent_rows["k"]) for agent_rows in train)
     data = jax.tree.map(lambda *a: jnp.stack([leaf[:count] for leaf in a]), *train)
     adam = Adam(adam_rate(problem.lower_size))
-    gradient = jax.grad(problem.lower, 1)
 
-    def step(state, agent_rows, key):
+    def loss(x, y, rows):
+        if precision != "bf16":
+            return problem.lower(x, y, rows)
+        return problem.lower(to_bfloat16(x), to_bfloat16(y), rows).astype(jnp.float32)
+
+    gradient = jax.grad(loss, 1)
+
+    def step(x, state, agent_rows, key):
         y, memory = state
         at = jax.random.randint(key, (), 0, count - batch + 1)
         block = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, at, batch), agent_rows)
@@ -126,15 +135,15 @@ def plain_program(problem, optimizer, batch, seed=0, rows=None, in_turn=False):
         update, memory = adam.update(direction, memory, y)
         return jax.tree.map(jnp.add, y, update), memory
 
-    def train_on(state, data, first, steps):
+    def train_on(state, data, first, steps, x):
         def body(t, state):
             keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), t), agents)
             if not in_turn:
-                return jax.vmap(step)(state, data, keys)
+                return jax.vmap(step, (None, 0, 0, 0))(x, state, data, keys)
 
             def step_of_agent(agent, state):
                 own, rows = jax.tree.map(lambda a: a[agent], (state, data))
-                moved = step(own, rows, keys[agent])
+                moved = step(x, own, rows, keys[agent])
                 return jax.tree.map(lambda a, b: a.at[agent].set(b), state, moved)
 
             return jax.lax.fori_loop(0, agents, step_of_agent, state)

@@ -19,13 +19,13 @@ from large_common import (
 )
 
 
-def measure_plain(problem, optimizer, batch, steps):
+def measure_plain(problem, optimizer, batch, steps, precision=None):
     """Return seconds to the first step, milliseconds a step and the peak of plain training."""
     import jax
 
     reset_peak()
     begun = time.perf_counter()
-    train, start = plain_training(problem, optimizer, batch, steps)
+    train, start = plain_training(problem, optimizer, batch, steps, precision=precision)
     state = jax.block_until_ready(train(start(), 0))
     first = time.perf_counter() - begun
     times = []
@@ -69,11 +69,12 @@ def speed_row(options):
     (size,), (name,) = options.sizes, options.methods
     kind, optimizer = METHODS[name]
     batch, rounds = (4, 3) if options.small else (BATCH, max(3, min(50, int(500 / size))))
+    rounds = options.rounds or rounds
     begun = time.perf_counter()
     problem = make_problem(size, options)
     made = time.perf_counter() - begun
-    plain = measure_plain(problem, optimizer, batch, rounds)
     more = {"precision": options.precision} if options.precision else {}
+    plain = measure_plain(problem, optimizer, batch, rounds, **more)
     method = measure_method(problem, name, batch, rounds, **more)
     row = {
         "millions": round(problem.lower_size / 1e6, 2),
@@ -144,7 +145,8 @@ def memory_of_plain(problem, optimizer, batch, in_turn):
     from diamond.hardware.device_memory import memory_need
 
     program, data, start = plain_program(problem, optimizer, batch, in_turn=in_turn)
-    return sum(memory_need(program.lower(jax.eval_shape(start), data, 0, 1).compile()))
+    x = problem.start(0)[0]
+    return sum(memory_need(program.lower(jax.eval_shape(start), data, 0, 1, x).compile()))
 
 
 def memory_of_method(problem, name, batch, limit):

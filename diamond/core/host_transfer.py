@@ -60,8 +60,16 @@ def to_host(a: Tree) -> Tree:
 
 
 def copy_to_host(a: Tree) -> Tree:
-    """Return copies of the arrays on the host, which stay valid if the arrays are donated."""
-    return jax.tree.map(lambda leaf: np.array(leaf, copy=True), a)
+    """Return copies of the arrays on the host, which stay valid if the arrays are donated.
+
+    An array of an accelerator is copied once, by its transfer.
+    """
+
+    def copy(leaf: Any) -> np.ndarray:
+        is_on_host = not isinstance(leaf, jax.Array) or _on_cpu(leaf)
+        return np.array(leaf, copy=True) if is_on_host else np.asarray(leaf)
+
+    return jax.tree.map(copy, a)
 
 
 def copy_to_device(a: Tree) -> Tree:

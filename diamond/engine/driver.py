@@ -58,9 +58,10 @@ class Driver:
             self.steps.append(StepPolicy(algorithm, context))
         starts = {seed: problem.start(seed) for seed in self.seeds}
         self._combine()
-        self.progress = backend.initial_progress(
+        self.make_start = lambda: backend.initial_progress(
             self.algorithm, [starts[seed] for seed in self.seeds]
         )
+        self.progress = self.make_start()
         self._charge()
         first, (x, y) = self.steps[0].algorithm, starts[self.seeds[0]]
         is_masked = network.mask_limit is not None

@@ -95,16 +95,29 @@ class RollbackPolicy:
 class HostRollbackPolicy(RollbackPolicy):
     """Rollback policy with states as host arrays, which rounds cannot overwrite.
 
-    Nothing is stored for a run that never rolls back. Norms are computed once, on the device.
+    Nothing is stored for a run that never rolls back. Round 0 is not stored: `make_start` makes
+    it again. It also stands for the state of round 1, whose loss is the first that is monitored.
+    Norms are computed once, on the device.
     """
 
-    def __init__(self, start: Progress, backend: Any, enabled: bool, context: ResolutionContext):
-        self.backend = backend
+    def __init__(
+        self,
+        start: Progress,
+        backend: Any,
+        enabled: bool,
+        context: ResolutionContext,
+        *,
+        make_start: Callable[[], Progress],
+    ):
+        self.backend, self.make_start = backend, make_start
         self.is_used = enabled or context.needs_reestimation
         self.start_norm = norm_on_device(start) if self.is_used else 0.0
         self.norms: list[float] = []  # of the recent states
         self.latest: tuple[Any, Progress] | None = None  # the last stored state, and its copy
-        stored = self._store(start) if self.is_used else start._replace(state=None)
+        is_later = self.is_used and int(start.t) > 0  # the start after a change of members
+        nothing: Any = None
+        unstored = Progress(host_transfer.to_device(0, np.int32), nothing, nothing)
+        stored = self._store(start) if is_later else unstored
         super().__init__(stored, [], enabled=enabled)
 
     def is_lost(self, progress: Progress) -> bool:
@@ -117,7 +130,7 @@ class HostRollbackPolicy(RollbackPolicy):
         self.norms = [*self.norms, norm_on_device(progress)][-len(self.recent) :]
 
     def save_lowest(self, progress: Progress) -> None:
-        if self.is_used:
+        if self.is_used and int(progress.t) > 1:
             super().save_lowest(self._store(progress))
 
     def pop_target(self) -> Progress:
@@ -153,7 +166,8 @@ class HostRollbackPolicy(RollbackPolicy):
         return self.latest[1]
 
     def _load(self, stored: Progress) -> Progress:
-        loaded: Progress = self.backend.scatter_progress(stored)
+        is_made = stored.state is None
+        loaded: Progress = self.make_start() if is_made else self.backend.scatter_progress(stored)
         return loaded
 
 

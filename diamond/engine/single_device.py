@@ -1,5 +1,6 @@
 """Backend with all agents on one device."""
 
+import math
 from typing import Any, Literal
 
 import jax
@@ -20,7 +21,9 @@ from .backend import SingleRunBackend
 from .precision import Precision, working_objectives
 from .round_program import Progress
 
-IN_TURN = 1_000_000  # numbers in y from which agents of a CPU take turns: below, that is slower
+# Numbers in y from which agents take turns: below, that is slower. Side by side, rounds hold a
+# second copy of the state, with the agents' axis elsewhere.
+IN_TURN = {"cpu": 1_000_000, "gpu": 300_000_000}
 
 
 class SingleDevice(SingleRunBackend):
@@ -62,8 +65,8 @@ class SingleDevice(SingleRunBackend):
         """Return the program of the rounds: agents one after another need the least memory."""
         if not self.donates:
             return round_program.run_rounds
-        is_huge = self.inputs[0].lower_size >= IN_TURN
-        in_turn = memory == "least" or (is_huge and jax.default_backend() == "cpu")
+        limit = IN_TURN.get(jax.default_backend(), math.inf)
+        in_turn = memory == "least" or self.inputs[0].lower_size >= limit
         return round_program.run_rounds_in_place if in_turn else round_program.donating_run_rounds
 
     def initial_run_progress(self, algorithm: Algorithm, x: Tree, y: Tree) -> Progress:

@@ -67,7 +67,9 @@ class SingleDriver(Driver):
         """Begin at `progress`, the first state to which the run can roll back."""
         self.progress = progress
         self.rollback: RollbackPolicy = (
-            HostRollbackPolicy(progress, self.backend, shrink, self.policy.context)
+            HostRollbackPolicy(
+                progress, self.backend, shrink, self.policy.context, make_start=self.make_start
+            )
             if self.backend.donates
             else RollbackPolicy(progress, [], enabled=shrink)
         )

@@ -33,6 +33,8 @@ LIGHT_OPTIONS: dict[str, Any] = {
 }
 # On a GPU: same speed, compiled in a quarter of the time.
 MEASURE_OPTIONS = {"gpu": {"xla_gpu_enable_triton_gemm": False}, "cpu": LIGHT_OPTIONS}
+# The same without trying products out: for programs that run once or a few times.
+FEW_RUNS_OPTIONS = {"gpu": MEASURE_OPTIONS["gpu"] | {"xla_gpu_autotune_level": 0}}
 # Sequential operations: handing small operations to other threads costs more than they do.
 SINGLE_THREAD_OPTIONS = {"xla_cpu_scheduler_type": 1}
 
@@ -172,7 +174,12 @@ def compile_fast(
     Compiling takes half a second or more for an accelerator, a tenth of that for the CPU.
     """
     return lambda function: CompiledFunction(
-        function, static, {}, small, small_options=FAST_COMPILE_OPTIONS, on_cpu_if_small=True
+        function,
+        static,
+        FEW_RUNS_OPTIONS,
+        small,
+        small_options=FAST_COMPILE_OPTIONS,
+        on_cpu_if_small=True,
     )
 
 

@@ -14,7 +14,7 @@ from .exact_measures import Metrics
 
 ROWS = 1_024  # most rows per agent of the upper loss and of each metric
 LOWER_ROWS = 256  # most rows per agent of the lower loss
-GRADIENT_STEPS = 3  # gradient steps from y to y'
+LARGER_CHUNKS = 4  # rows whose loss is evaluated at a time, relative to a mini-batch
 SUFFICIENT = 0.1  # least decrease of g in a step, relative to that of its linear model
 SHORTER, MOST_TRIALS = 0.3, 12  # factor of a step that is too long, and most trials of a step
 
@@ -33,9 +33,10 @@ def measure_on_samples(
     `upper_loss` is 1/m sum_i f_i(xbar, y_i) on the first 1,024 validation rows of each agent,
     `local_loss` the same at the agents' own x. `lower_loss` is the mean of g_i(x_i, y_i) on the
     first 256 training rows, `lower_gradient` the root mean square of the norms of its gradients in
-    y, and `value_gap` the mean of g_i(x_i, y_i) - g_i(x_i, y_i'), where y_i' lies three backtracked
-    gradient steps from y_i: 0 at a stationary point, and at most g_i - min g_i. Metrics use the
-    first 1,024 of their rows. All averages take one mini-batch of rows at a time.
+    y, and `value_gap` the mean of g_i(x_i, y_i) - g_i(x_i, y_i'), where y_i' lies a backtracked
+    gradient step from y_i: 0 at a stationary point, and at most g_i - min g_i. Metrics use the
+    first 1,024 of their rows. Averages take four mini-batches of rows at a time, those of gradients
+    one. Products have the precision of the run.
 
     With a common lower level, the lower measures are those of 1/m sum_i g_i at the mean of y.
     """
@@ -43,9 +44,10 @@ def measure_on_samples(
 
     def measure_agent(problem: Objectives, rows: Rows, x: Tree, y: Tree) -> dict[str, jax.Array]:
         deviation = pytrees.sub(x, mean)
-        valid, tested = problem.valid.sample_rows(ROWS, chunk), rows.sample_rows(ROWS, chunk)
-        points = jax.tree.map(lambda *a: jnp.stack(a), mean, x)
-        losses = jax.lax.map(lambda x: valid.mean(problem.upper, x, y), points)
+        several = LARGER_CHUNKS * chunk
+        valid, tested = problem.valid.sample_rows(ROWS, several), rows.sample_rows(ROWS, several)
+        points = jax.tree.map(lambda *a: jnp.stack(a), mean, x)  # f without x is evaluated once
+        losses = jax.vmap(lambda x: valid.mean(problem.upper, x, y))(points)
         per_agent = {
             "consensus": pytrees.dot(deviation, deviation),
             "upper_loss": losses[0],
@@ -56,7 +58,8 @@ def measure_on_samples(
         return per_agent | {name: tested.mean(loss, x, y) for name, loss in metrics}
 
     def pooled_loss(y: Tree) -> jax.Array:
-        evaluate = over.map_agents(lambda problem, x, y: lower_loss(problem, x, chunk)(y))
+        value = lambda problem, x, y: lower_loss(problem, x, LARGER_CHUNKS * chunk)(y)
+        evaluate = over.map_agents(value)
         return over.total(evaluate(problem, x, over.broadcast(y))) / over.count
 
     def pooled_gradient(y: Tree) -> tuple[jax.Array, Tree]:
@@ -66,11 +69,8 @@ def measure_on_samples(
         losses, gradients = evaluate(problem, x, over.broadcast(y))
         return over.total(losses) / over.count, over.average(gradients)
 
-    with jax.default_matmul_precision("highest"):
-        per_agent = over.map_agents(measure_agent)(problem, rows, x, y)
-        pooled = (
-            descend(pooled_loss, pooled_gradient, over.average(y)) if level == "common" else None
-        )
+    per_agent = over.map_agents(measure_agent)(problem, rows, x, y)
+    pooled = descend(pooled_loss, pooled_gradient, over.average(y)) if level == "common" else None
     sums = jax.tree.map(over.total, per_agent)
     measures = {name: value / over.count for name, value in sums.items()}
     measures["consensus"] = sums["consensus"]
@@ -97,8 +97,8 @@ def lower_loss(problem: Objectives, x: Tree, chunk: int) -> Callable[[Tree], jax
 
 def measure_lower_level(problem: Objectives, x: Tree, y: Tree, chunk: int) -> dict[str, jax.Array]:
     """Return the loss, the norm of its gradient and the value gap of one agent's lower level."""
-    value = lower_loss(problem, x, chunk)
-    descent = descend(value, jax.value_and_grad(value), y)
+    value = lower_loss(problem, x, LARGER_CHUNKS * chunk)
+    descent = descend(value, jax.value_and_grad(lower_loss(problem, x, chunk)), y)
     return {
         "lower_loss": descent.first,
         "lower_gradient": jnp.sqrt(descent.square),
@@ -107,7 +107,7 @@ def measure_lower_level(problem: Objectives, x: Tree, y: Tree, chunk: int) -> di
 
 
 class Descent(NamedTuple):
-    """Values of a loss along a few gradient steps."""
+    """Values of a loss before and after a gradient step."""
 
     first: jax.Array  # value at the start
     square: jax.Array  # squared norm of the gradient there
@@ -119,36 +119,25 @@ def descend(
     value_and_gradient: Callable[[Tree], tuple[jax.Array, Tree]],
     y: Tree,
 ) -> Descent:
-    """Take `GRADIENT_STEPS` gradient steps from y, each as long as decreases the value enough.
+    """Take a gradient step from y, as long as decreases the value enough.
 
-    The first trial of the first step is the larger of 1 and |value| / ||gradient||^2; later steps
-    start from the length before, divided by `SHORTER`. Memory: the gradient and one more point.
+    The first trial is the larger of 1 and |value| / ||gradient||^2. Memory: the gradient and one
+    more point.
     """
+    loss, gradient = value_and_gradient(y)
+    square = pytrees.dot(gradient, gradient).astype(loss.dtype)
+    is_enough = lambda length, after: after <= loss - SUFFICIENT * length * square
 
-    def step(carry: tuple[Tree, jax.Array], _: None) -> tuple[tuple[Tree, jax.Array], Any]:
-        y, length = carry
-        loss, gradient = value_and_gradient(y)
-        square = pytrees.dot(gradient, gradient).astype(loss.dtype)
-        move = lambda length: jax.tree.map(lambda a, g: a - length.astype(a.dtype) * g, y, gradient)
-        is_enough = lambda length, after: after <= loss - SUFFICIENT * length * square
+    def too_long(trial: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        length, after, count = trial
+        return ~is_enough(length, after) & (count < MOST_TRIALS)
 
-        def too_long(trial: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-            length, after, count = trial
-            return ~is_enough(length, after) & (count < MOST_TRIALS)
+    def shorten(trial: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
+        length, count = trial[0] * SHORTER, trial[2]
+        moved = jax.tree.map(lambda a, g: a - length.astype(a.dtype) * g, y, gradient)
+        return length, value(moved), count + 1
 
-        def shorten(trial: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
-            length, count = trial[0], trial[2]
-            return length * SHORTER, value(move(length * SHORTER)), count + 1
-
-        longest = jnp.maximum(jnp.abs(loss) / square, 1)
-        length = jnp.where(length > 0, length, longest) / SHORTER
-        begin = length, jnp.full_like(loss, jnp.inf), jnp.zeros((), jnp.int32)
-        length, after, _count = jax.lax.while_loop(too_long, shorten, begin)
-        succeeds = is_enough(length, after)
-        taken = jnp.where(succeeds, length, 0)
-        last = jnp.where(succeeds, after, loss)
-        return (move(taken), length / SHORTER), Descent(loss, square, last)
-
-    unknown = jnp.zeros((), jax.eval_shape(value, y).dtype)
-    _, steps = jax.lax.scan(step, (y, unknown), None, length=GRADIENT_STEPS)
-    return Descent(steps.first[0], steps.square[0], steps.last[-1])
+    longest = jnp.maximum(jnp.abs(loss) / square, 1)
+    begin = longest / SHORTER, jnp.full_like(loss, jnp.inf), jnp.zeros((), jnp.int32)
+    length, after, _count = jax.lax.while_loop(too_long, shorten, begin)
+    return Descent(loss, square, jnp.where(is_enough(length, after), after, loss))

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
@@ -12,7 +14,11 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.algorithms.parts import communication
 from diamond.algorithms.parts.communication_rules import CommunicationInputs
+from diamond.algorithms.parts.directions import penalty
+from diamond.algorithms.parts.variables import Point
+from diamond.core import pytrees
 from diamond.core.cost_counter import total
+from diamond.core.sampling import Sample
 from diamond.interface.round_interface import Message
 from diamond.network import from_graph
 from diamond.schedules.deferred import ResolutionContext, fill_deferred
@@ -206,6 +212,25 @@ def test_differences_of_gradients_stand_for_both_products():
     assert np.abs(two.state.z).min() > 1e-3
     products = total(two.spent)[:, 2:]
     assert not products.any() and total(one.spent)[:, 2:].all()
+
+
+def test_f_of_a_penalty_may_take_half_of_its_mini_batch():
+    problem, batch = quad(), 5
+    algorithm = penalty(10.0, halves_upper_batch=True)
+    objectives = problem.objectives(batch).for_agent(0)
+    x, y = problem.start(0)
+    point = Point(x, y, pytrees.scale(0.5, y))
+    sample = Sample(upper=jnp.int32(3), lower=jnp.int32(1), cross=None, chain=None, bits=None)
+    (directions,), cost = algorithm(objectives, [point], sample, "xyz", 0)
+    first_three = replace(objectives, valid=replace(objectives.valid, batch=3))
+    f_x, f_y = jax.grad(first_three.f, (0, 1))(x, point.z, jnp.int32(3))
+    g_x, g_z = jax.grad(objectives.g, (0, 1))(x, point.z, jnp.int32(1))
+    at_y = jax.grad(objectives.g, (0, 1))(x, y, jnp.int32(1))
+    expected = [pytrees.axpy(10.0, pytrees.sub(g_x, at_y[0]), f_x), at_y[1]]
+    expected.append(pytrees.axpy(0.1, f_y, g_z))
+    for ours, theirs in zip(jax.tree.leaves(directions), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+    assert cost.samples == 3 + 5 and cost.gradients == 3 + 2 * 5
 
 
 @pytest.mark.wide

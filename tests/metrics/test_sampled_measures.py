@@ -139,7 +139,7 @@ def test_value_gap_falls_as_the_lower_level_is_solved():
     algorithm = diamond.f2sa(batch=10, alpha=0.0, beta=0.1)
     run = diamond.simulate(problem, network, algorithm, 300, every=300)
     gap, gradient = run.history["value_gap"], run.history["lower_gradient"]
-    assert 0 <= gap[-1] < 0.2 * gap[0]
+    assert 0 <= gap[-1] < 0.3 * gap[0]
     assert gradient[-1] < 0.5 * gradient[0]
     assert run.best.upper_loss == run.history["upper_loss"].min()
 

@@ -9,7 +9,7 @@ z of `carried` converges to [g_yy]^-1 f_y, z of `penalty` to argmin f / lam + g.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from ...core import pytrees
 from ...core.cost_counter import Cost
 from ...core.pytrees import Number, Tree
-from ...core.sampling import Sample
+from ...core.sampling import LargeBatch, Sample
 from ...core.suggestions import did_you_mean
 from ...hypergradient import Hypergradient
 from ...problem import LARGE, Objectives
@@ -172,13 +172,22 @@ class Carried(Directions):
         )
         return cross, hessian
 
-    def _cost(self, problem: Objectives, sample: Sample, names: str, points: int) -> Cost:
-        """Count rows of xi, zeta and zeta_0; the last two coincide if they are all rows."""
+    def _cost(
+        self,
+        problem: Objectives,
+        sample: Sample,
+        names: str,
+        points: int,
+        *,
+        shares_rows: bool = False,
+    ) -> Cost:
+        """Count rows of xi, zeta and zeta_0; the last two may coincide."""
         f, g = problem.valid.size(sample.upper), problem.train.size(sample.lower)
         upper, y = "x" in names or "z" in names, "y" in names
         cost = Cost(g * y, points * g * y)
         if upper:
-            rows = f + (problem.train.count_fresh_rows(sample.cross) if y else g)
+            fresh = 0 if shares_rows else problem.train.count_fresh_rows(sample.cross)
+            rows = f + (fresh if y else g)
             cost = pytrees.add(cost, Cost(rows, points * f))
         if self.differences:
             return pytrees.add(cost, Cost(0, 2 * points * g * upper))
@@ -197,30 +206,40 @@ class Carried(Directions):
             v = jax.grad(problem.g, 1)(point.x, point.y, sample.lower)
             return Point(pytrees.sub(upper.x, cross), v, pytrees.add(upper.z, hessian)).only(names)
 
-        return [directions_at(point) for point in points], self._cost(
-            problem, sample, names, len(points)
-        )
+        in_turn = is_large(points[0].y)
+        cost = self._cost(problem, sample, names, len(points), shares_rows=in_turn)
+        return [directions_at(point) for point in points], cost
 
     def _in_turn(
         self, problem: Objectives, point: Point, sample: Sample, names: str, *, t: Number
     ) -> Point:
-        """Return the directions of a large y, one pass after another."""
+        """Return the directions of a large y, one pass after another.
+
+        g_y is a by-product of the products, so both have the rows of zeta_0.
+        """
+        if "x" not in names and "z" not in names:
+            lower = gradients(problem.g, False, True)
+            return Point(y=one_pass(lambda rows: lower(point.x, point.y, rows), sample.lower, t)[1])
         upper = gradients(problem.f, "x" in names, "z" in names)
-        lower = gradients(problem.g, False, "y" in names)
 
-        def subtract(f: tuple[Tree, Tree], where: Any) -> tuple[Tree, Tree]:
-            cross, hessian = self._products(problem, point, where)
-            return (
-                pytrees.sub(f[0], cross) if "x" in names else None,
-                pytrees.sub(hessian, f[1]) if "z" in names else None,
-            )
+        def subtract(f: tuple[Tree, Tree], where: Any) -> Point:
+            v, cross, hessian = self._gradient_and_products(problem, point, where)
+            p = pytrees.sub(f[0], cross) if "x" in names else None
+            return Point(p, v, pytrees.sub(hessian, f[1]) if "z" in names else None).only(names)
 
-        p = w = None
-        if "x" in names or "z" in names:
-            f = one_pass(lambda where: upper(point.x, point.y, where), sample.upper, t)
-            p, w = one_pass(lambda where: subtract(f, where), sample.cross, t)
-        _, v = one_pass(lambda where: lower(point.x, point.y, where), sample.lower, t)
-        return Point(p, v, w)
+        f = one_pass(lambda where: upper(point.x, point.y, where), sample.upper, t)
+        return one_pass(lambda where: subtract(f, where), sample.cross, t, after=f)
+
+    def _gradient_and_products(
+        self, problem: Objectives, point: Point, where: Any
+    ) -> tuple[Tree, Tree, Tree]:
+        """Return g_y, g_xy z and g_yy z."""
+        if self.differences:
+            v = jax.grad(problem.g, 1)(point.x, point.y, where)
+            return (v, *self._products(problem, point, where))
+        gradient = lambda y: jax.grad(problem.g, (0, 1))(point.x, y, where)
+        (_, v), (cross, hessian) = jax.jvp(gradient, (point.y,), (point.z,))
+        return v, cross, hessian
 
     def upper_and_lower_parts(
         self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
@@ -239,9 +258,13 @@ class Penalty(Directions):
 
     x: f_x(z) + lam (g_x(z) - g_x(y)), y: g_y, z: f_y / lam + g_y. The difference uses the same
     rows, so its noise shrinks with y - z = O(1 / lam).
+
+    `halves_upper_batch`: f takes the first half of its mini-batch. A pass over f costs as much as
+    one over g, but f moves z by 1 / lam only.
     """
 
     lam: Schedule
+    halves_upper_batch: bool = field(default=False, metadata=STATIC)
     calls = "f, 2 g"
 
     def start(self, x: Tree, y: Tree) -> Point:
@@ -249,9 +272,18 @@ class Penalty(Directions):
 
     def _cost(self, problem: Objectives, sample: Sample, names: str, points: int) -> Cost:
         f, g = problem.valid.size(sample.upper), problem.train.size(sample.lower)
+        f = half(f) if self.halves_upper_batch and is_batch(sample.upper) else f
         f = f if "x" in names or "z" in names else 0
         copies = 2 if "x" in names else len(names)  # points at which g is evaluated
         return Cost(f + g, points * (f + copies * g))
+
+    def _upper_loss(self, problem: Objectives, where: Any) -> Callable[..., Any]:
+        """Return f, perhaps on half of a mini-batch."""
+        if not (self.halves_upper_batch and is_batch(where)):
+            return problem.f
+        first_half = lambda rows: jax.tree.map(lambda a: a[: half(len(a))], rows)
+        on_half = lambda x, y, rows: problem.upper(x, y, first_half(rows))
+        return replace(problem, upper=on_half).f
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
@@ -269,7 +301,8 @@ class Penalty(Directions):
         Two gradients exist at a time: the direction of z replaces its two parts before y's pass.
         """
         lam, x_moves, z_moves = self.lam(t), "x" in names, "z" in names
-        at_z = [gradients(loss, x_moves, z_moves) for loss in (problem.f, problem.g)]
+        losses = self._upper_loss(problem, sample.upper), problem.g
+        at_z = [gradients(loss, x_moves, z_moves) for loss in losses]
         at_y = gradients(problem.g, x_moves, "y" in names)
 
         def add_lower_part(f: tuple[Tree, Tree], where: Any) -> tuple[Tree, Tree]:
@@ -279,9 +312,10 @@ class Penalty(Directions):
         p = v = w = None
         if x_moves or z_moves:
             f = one_pass(lambda where: at_z[0](point.x, point.z, where), sample.upper, t)
-            p, w = one_pass(lambda where: add_lower_part(f, where), sample.lower, t)
+            p, w = one_pass(lambda where: add_lower_part(f, where), sample.lower, t, after=f)
         if x_moves or "y" in names:
-            g_x, v = one_pass(lambda where: at_y(point.x, point.y, where), sample.lower, t)
+            at = lambda where: at_y(point.x, point.y, where)
+            g_x, v = one_pass(at, sample.lower, t, after=(p, w))
             p = pytrees.axpy(-lam, g_x, p) if x_moves else None
         return Point(p, v, w)
 
@@ -289,7 +323,8 @@ class Penalty(Directions):
         self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
     ) -> tuple[Point, Point, Cost]:
         lam, both = self.lam(t), jax.grad(problem.g, (0, 1))
-        f_x, f_y = jax.grad(problem.f, (0, 1))(point.x, point.z, sample.upper)
+        upper_loss = self._upper_loss(problem, sample.upper)
+        f_x, f_y = jax.grad(upper_loss, (0, 1))(point.x, point.z, sample.upper)
         y_x, y_y = both(point.x, point.y, sample.lower)
         z_x, z_y = both(point.x, point.z, sample.lower)
         upper = Point(f_x, pytrees.zeros(point.y), pytrees.scale(1 / lam, f_y))
@@ -319,6 +354,16 @@ class BoundDirections(NamedTuple):
         )
 
 
+def half(rows: int) -> int:
+    """Return half of a number of rows, at least one."""
+    return -(-rows // 2)
+
+
+def is_batch(where: Any) -> bool:
+    """Return whether `where` refers to a mini-batch, not to all rows or what stands for them."""
+    return where is not None and not isinstance(where, LargeBatch)
+
+
 def is_large(y: Tree) -> bool:
     """Return whether the gradients of an agent's y are computed one after another."""
     return bool(sum(leaf.size for leaf in jax.tree.leaves(y)) > LARGE)
@@ -335,20 +380,24 @@ def gradients(loss: Callable[..., Any], of_x: bool, of_y: bool) -> Callable[...,
     return evaluate
 
 
-def one_pass(work: Callable[[Any], Tree], where: Any, t: Number) -> Tree:
-    """Return work(where), computed apart from all other passes.
+def one_pass(work: Callable[[Any], Any], where: Any, t: Number, after: Tree = None) -> Any:
+    """Return work(where), computed apart from all other passes, and after those that gave `after`.
 
     XLA may run passes that do not depend on each other at the same time, and then holds the
     activations of all of them. A loop of one iteration holds its own; XLA knows neither that there
-    is one nor that the rows do not change with its number.
+    is one nor that the rows do not change with its number. Nor does it know that the rows do not
+    change with `after`, without which it keeps apart the memory of passes that could change places.
     """
     start = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(work, where))
-    once = jnp.where(t >= 0, 1, 2)
+    never, once = t < 0, jnp.where(t >= 0, 1, 2)
+    shift = lambda a, k: a + k.astype(a.dtype) if jnp.issubdtype(a.dtype, jnp.number) else a
+    for leaf in jax.tree.leaves(after)[-1:]:
+        is_later = never & (jnp.ravel(leaf)[0] > 0)
+        where = jax.tree.map(lambda a, k=is_later: shift(a, k), where)
 
     def body(carry: tuple[jax.Array, Tree]) -> tuple[jax.Array, Tree]:
         k = carry[0]  # 0
-        shift = lambda a: a + k.astype(a.dtype) if jnp.issubdtype(a.dtype, jnp.number) else a
-        return k + 1, work(jax.tree.map(shift, where))
+        return k + 1, work(jax.tree.map(lambda a: shift(a, k), where))
 
     return jax.lax.while_loop(lambda carry: carry[0] < once, body, (0 * once, start))[1]
 
@@ -368,9 +417,9 @@ def carried(differences: bool = False) -> Carried:
     return Carried(differences)
 
 
-def penalty(lam: Schedule | Number = 20.0) -> Penalty:
+def penalty(lam: Schedule | Number = 20.0, halves_upper_batch: bool = False) -> Penalty:
     """Make first-order directions: the lower level as a penalty, with a bias of order 1 / lam."""
-    return Penalty(schedule(lam, "lam"))
+    return Penalty(schedule(lam, "lam"), halves_upper_batch)
 
 
 def directions_by_name(name: str, hypergradient: Any, lam: Schedule | Number) -> Any:

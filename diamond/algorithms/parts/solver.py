@@ -31,7 +31,8 @@ class LearnedSolver(ComposedAlgorithm):
         """Return the method for this kind of lower level."""
         method: ComposedAlgorithm = self
         if problem.lower_level != "none" and not problem.has_lower_solution:
-            directions, estimator = penalty(LAM), Average(AtLeast(0.1, Delayed(WEIGHT, REST)))
+            directions = penalty(LAM, halves_upper_batch=problem.is_large)
+            estimator = Average(AtLeast(0.1, Delayed(WEIGHT, REST)))
             method = replace(self, directions=directions, estimator=estimator)
         if problem.lower_level == "common" and self.y is not None and self.z is not None:
             y, z = (
