@@ -102,7 +102,7 @@ def simulate(
             None is JAX's default (TF32 on NVIDIA GPUs, float32 elsewhere).
         memory: bytes that the run may use per device; by default all. If all agents together need
             more, they are computed in groups, with a warning. "least": agents with a large y work
-            one after another, as they do by themselves where that is faster; on a GPU this may take longer.
+            one after another, as they do by themselves where that is faster or nothing else fits.
         on_stage: called with "compiling", then "running".
         progress: show stage, round and loss on the error output if it is a terminal or notebook.
         measure: "exact" solves the lower level at each evaluation for `metric` and its terms;
