@@ -81,8 +81,15 @@ def photograph_report(comparison, path):
         convergence, costs = (
             page.locator(name).bounding_box() for name in ("#convergence", "#target-section")
         )
-        height = costs["y"] + costs["height"] - convergence["y"]
-        page.screenshot(path=path, full_page=True, clip=convergence | {"height": height})
+        bottom = costs["y"] + costs["height"]
+        left, top = convergence["x"] - 20, convergence["y"] + 10
+        clip = {
+            "x": left,
+            "y": top,
+            "width": convergence["width"] + 40,
+            "height": bottom + 12 - top,
+        }
+        page.screenshot(path=path, full_page=True, clip=clip)
         browser.close()
     Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
 

@@ -95,6 +95,13 @@ def test_the_readme_stays_short():
 
 
 @pytest.mark.quick
+def test_pages_and_paper_say_how_many_methods_there_are():
+    count = len({*catalogue.names()} - {catalogue.COMPOSED, "solve"})
+    for page in ["README.md", "docs/index.md", "paper/paper.md"]:
+        assert f"{count} methods" in (ROOT / page).read_text(), page
+
+
+@pytest.mark.quick
 def test_every_page_is_in_the_navigation_once():
     config = (ROOT / "mkdocs.yml").read_text()
     listed = re.findall(r": ([\w/-]+\.md)$", config, re.M)
