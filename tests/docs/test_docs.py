@@ -271,6 +271,7 @@ def test_the_site_is_whole_and_fetches_nothing(site):
         fetched = [address for address in fetched if not address.startswith("data:")]
         assert fetched and not [address for address in fetched if "//" in address], page
         assert 'class="arithmatex"' not in text and "<!-- generated" not in text, page
+        assert "| --- |" not in text, page  # a table that lacks the empty line before it
 
 
 @pytest.mark.wide
