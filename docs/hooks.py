@@ -259,6 +259,8 @@ def members(module: str, level: str = "2") -> str:
         parts.append(_entry(f"{module}.{name}", getattr(made, name), level))
         if example := examples().get(f"{module}.{name}"):
             parts.append(f"```pycon\n{example}\n```\n")
+        elif (script := REFERENCE / "gallery" / f"{name}.py").exists():
+            parts.append(f"```python\n{script.read_text()}```\n")
     return "\n".join(parts)
 
 

@@ -73,15 +73,23 @@ def photograph_report(comparison, path):
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
-        page = browser.new_page(viewport={"width": 1100, "height": 820})
+        page = browser.new_page(viewport={"width": 1200, "height": 2400})
         page.goto(page_file.as_uri())
         page.locator("#curves-chart .main-svg").first.wait_for()
         page.locator("#measure").select_option("metric")
-        page.locator("#curves-chart").evaluate(
-            "chart => window.scrollTo(0, chart.getBoundingClientRect().top - 190)"
-        )
         page.wait_for_timeout(500)  # the chart is drawn when it comes into view
-        page.screenshot(path=path)
+        convergence, costs = (
+            page.locator(name).bounding_box() for name in ("#convergence", "#target-section")
+        )
+        bottom = costs["y"] + costs["height"]
+        left, top = convergence["x"] - 20, convergence["y"] + 10
+        clip = {
+            "x": left,
+            "y": top,
+            "width": convergence["width"] + 40,
+            "height": bottom + 12 - top,
+        }
+        page.screenshot(path=path, full_page=True, clip=clip)
         browser.close()
     Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
 

@@ -63,7 +63,7 @@ def compose(
     Returns:
         The method.
 
-    Example:
+    Examples:
         >>> own = diamond.compose(directions="implicit", estimator="momentum", x="ed", y="local")
         >>> isinstance(own, diamond.interface.Method)
         True

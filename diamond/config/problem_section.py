@@ -157,7 +157,7 @@ def problem_from_files(kind: str, **options: Any) -> Problem:
     Raises:
         BadExperiment: Options or files cannot be used; the message lists all mistakes.
 
-    Example:
+    Examples:
         >>> diamond.problem_from_files("hyperparameter", dataset="digits", agents=5).counts("train")
         array([144, 144, 144, 144, 144])
     """

@@ -38,7 +38,7 @@ def compare_alone(run: Run, measure: str | None = None, progress: bool = True) -
     Raises:
         ValueError: The run does not know its problem, has one agent, or its rows are a stream.
 
-    Example:
+    Examples:
         >>> run = diamond.solve(diamond.gallery.quadratic(agents=2), diamond.network.ring(2))
         >>> diamond.compare_alone(run).cooperation.measure
         'loss'

@@ -126,7 +126,7 @@ def simulate(
         diamond.Diverged: the run diverged and may not roll back.
         diamond.hardware.device_memory.TooLarge: the run does not fit the memory.
 
-    Example:
+    Examples:
         >>> problem = diamond.gallery.quadratic(agents=4, upper=3, lower=3, rows=20)
         >>> diamond.simulate(problem, diamond.network.ring(4), diamond.dsgd(batch=4), rounds=2)
         <Run: 2 rounds of 4 agents, ...>

@@ -80,7 +80,7 @@ def solve(
     Raises:
         ValueError: several agents without a network.
 
-    Example:
+    Examples:
         >>> problem = diamond.gallery.quadratic(agents=4, upper=3, lower=3, rows=20)
         >>> diamond.solve(problem, diamond.network.ring(4)).message
         'converged: ...'

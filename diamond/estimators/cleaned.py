@@ -51,7 +51,7 @@ class CleanedClassifier(SiteClassifier):
         n_features_in_: number of features.
         feature_names_in_: names of the features, if X has names.
 
-    Example:
+    Examples:
         >>> from sklearn.datasets import load_breast_cancer
         >>> X, y = load_breast_cancer(return_X_y=True)
         >>> y[:10] = 1 - y[:10]

@@ -177,7 +177,7 @@ class SharedPenaltyRegressor(RegressorMixin, SharedPenalty):  # type: ignore[mis
         n_features_in_: number of features.
         feature_names_in_: names of the features, if X has names.
 
-    Example:
+    Examples:
         >>> from sklearn.datasets import load_diabetes
         >>> X, y = load_diabetes(return_X_y=True)
         >>> model = SharedPenaltyRegressor(random_state=0).fit(X, y, groups=X[:, 1] > 0)

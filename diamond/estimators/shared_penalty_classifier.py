@@ -47,7 +47,7 @@ class SharedPenaltyClassifier(SiteClassifier, SharedPenalty):
         n_features_in_: number of features.
         feature_names_in_: names of the features, if X has names.
 
-    Example:
+    Examples:
         >>> from sklearn.datasets import load_breast_cancer
         >>> X, y = load_breast_cancer(return_X_y=True)
         >>> model = SharedPenaltyClassifier(random_state=0).fit(X, y, groups=X[:, 1] > 19)

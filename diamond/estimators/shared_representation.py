@@ -54,7 +54,7 @@ class SharedRepresentationClassifier(SiteClassifier):
         n_features_in_: number of features.
         feature_names_in_: names of the features, if X has names.
 
-    Example:
+    Examples:
         >>> from sklearn.datasets import load_wine
         >>> X, y = load_wine(return_X_y=True)
         >>> model = SharedRepresentationClassifier(random_state=0).fit(X, y, groups=X[:, 4] > 98)

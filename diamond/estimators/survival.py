@@ -54,7 +54,7 @@ class SharedPenaltySurvival(SharedPenalty):
         n_features_in_: number of features.
         feature_names_in_: names of the features, if X has names.
 
-    Example:
+    Examples:
         >>> X = np.random.default_rng(0).normal(size=(200, 3))
         >>> y = np.zeros(200, [("event", bool), ("time", float)])
         >>> y["event"], y["time"] = True, np.exp(-X[:, 0])

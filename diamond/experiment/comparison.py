@@ -43,7 +43,7 @@ class Comparison:
     `diverged` gives the reason of each divergence, `failed` the error of each (label, seed) without
     a run. `problem` is None, and `algorithms` is empty, if `diamond.load` cannot rebuild them.
 
-    Example:
+    Examples:
         >>> problem = diamond.gallery.quadratic(agents=4, upper=3, lower=3, rows=20)
         >>> methods = {"D-SGD": diamond.dsgd(batch=4)}
         >>> found = diamond.compare(problem, diamond.network.ring(4), methods, rounds=2, seeds=2)

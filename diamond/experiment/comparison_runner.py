@@ -70,7 +70,7 @@ def compare(
     Raises:
         Exception: The error of the first run, if all runs fail.
 
-    Example:
+    Examples:
         >>> problem = diamond.gallery.quadratic(agents=4, upper=3, lower=3, rows=20)
         >>> methods = {"D-SGD": diamond.dsgd(batch=4), "GT-SGD": diamond.gt_sgd(batch=4)}
         >>> len(diamond.compare(problem, diamond.network.ring(4), methods, rounds=2, seeds=2).runs)

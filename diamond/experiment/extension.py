@@ -2,15 +2,17 @@
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from ..config.experiment_file import Experiment, load
 from ..config.validation_errors import BadExperiment, Mistake
+from ..metrics.evaluations import default_every
 from ..metrics.stopping import stop_reason
 from ..records.folder_reader import StoredRun, find_runs
 from ..records.folder_writer import Writer
 from .plans import RUN_FILE, Plan, plan_resume
 
-EXTENDABLE = {"rounds": 0, "stop": {}}  # settings that an extension may change
+EXTENDABLE: dict[str, Any] = {"rounds": 0, "stop": {}}  # settings that an extension may change
 
 
 def plan_extension(experiment: Experiment, out: Path) -> Plan | None:
@@ -36,8 +38,9 @@ def plan_extension(experiment: Experiment, out: Path) -> Plan | None:
             f"--set 'stop={{}}'"
         )
         raise BadExperiment(experiment.name, [Mistake("stop", message)])
+    longer = experiment.model_copy(update={"every": load(run.path / RUN_FILE).every})
     with Writer(run.path) as writer:
-        writer.extend_run(experiment.to_toml(run.path), experiment.rounds)
+        writer.extend_run(longer.to_toml(run.path), longer.rounds)
     return plan_resume(run.path)
 
 
@@ -50,6 +53,8 @@ def _is_same_experiment(run: StoredRun, experiment: Experiment) -> bool:
     except BadExperiment:
         return False
     changes = dict(EXTENDABLE)
+    if experiment.every == default_every(experiment.rounds):
+        changes["every"] = 1  # by default a longer run is measured as often as the shorter one
     if earlier.measure is None and experiment.measure == _measure_of(run):
         changes["measure"] = None  # what the run measures by default is what the file asks for
     # Tables, since the keys of an earlier version's file may have another order.

@@ -56,7 +56,7 @@ def load(folder: str | Path, problem: Problem | None = None) -> Any:
         A `Run` as of its newest checkpoint, or a `Comparison`. x, y and `best` have the problem's
         own structure, with NumPy arrays.
 
-    Example:
+    Examples:
         >>> problem = diamond.gallery.quadratic(agents=4, upper=3, lower=3, rows=20)
         >>> network = diamond.network.ring(4)
         >>> run = diamond.simulate(problem, network, diamond.dsgd(batch=4), rounds=2)

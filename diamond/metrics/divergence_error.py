@@ -26,7 +26,7 @@ class Diverged(RuntimeError):
 
     `rounds_made` counts the round that diverged.
 
-    Example:
+    Examples:
         >>> problem = diamond.gallery.quadratic(agents=4, lower_level="none")
         >>> try:
         ...     diamond.simulate(problem, diamond.network.ring(4), diamond.dsgd(alpha=1e9), 20)

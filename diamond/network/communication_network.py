@@ -38,7 +38,7 @@ class Network:
     i) of the graph says that i hears j. A changing network uses its `sequence` in turn, one per
     round; its graph has the links of all rounds, and its weights are means.
 
-    Example:
+    Examples:
         >>> network = diamond.network.ring(4)
         >>> network.agents, len(network.edges)
         (4, 4)

@@ -81,7 +81,7 @@ class Problem:
         predict: predict(x, y, rows) returns the predictions of an agent's model for rows, which may
             have no labels: one number per row, or one per row and class.
 
-    Example:
+    Examples:
         >>> loss = lambda x, y, rows: jnp.mean((rows["a"] @ y - rows["b"]) ** 2)
         >>> penalized = lambda x, y, rows: loss(x, y, rows) + jnp.exp(x) * jnp.sum(y**2)
         >>> start = lambda key: (jnp.zeros(()), jnp.zeros(3))

@@ -82,7 +82,7 @@ def stream(
     Returns:
         A `Stream`.
 
-    Example:
+    Examples:
         >>> rows = diamond.stream(lambda key, agent: {"a": jax.random.normal(key, (3,))}, agents=4)
         >>> len(rows)
         4

@@ -61,7 +61,7 @@ class Run:
         cooperation: Scores beside those of learning alone, by `diamond.compare_alone`; or None.
         stored_predictor: Predictor of the run folder that the run was loaded from.
 
-    Example:
+    Examples:
         >>> problem = diamond.gallery.quadratic(agents=4, upper=3, lower=3, rows=20)
         >>> network = diamond.network.ring(4)
         >>> run = diamond.simulate(problem, network, diamond.dsgd(batch=4), rounds=2)

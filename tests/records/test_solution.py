@@ -221,14 +221,18 @@ def test_a_finished_run_is_extended(folder):
     assert "folder: runs/tiny-2" in other.stdout
 
 
-def test_a_file_that_names_the_measure_extends_a_run_that_has_it_by_default(folder):
+def test_a_file_that_names_the_measure_or_no_interval_extends_a_run_all_the_same(folder):
     """Folders of earlier versions do not name "exact", the default of all problems then."""
     command("run", "tiny.toml", "--set", "rounds=6", "--quiet")
     assert "measure" not in (folder / "runs/tiny/config.toml").read_text()
     (folder / "tiny.toml").write_text('measure = "exact"\n' + TOML)
     output = command("run", "tiny.toml", "--rounds", "12")
     assert "extending runs/tiny to round 12" in output.stderr
-    output = command("run", "tiny.toml", "--rounds", "18", "--set", "measure=cheap", "--quiet")
+    (folder / "tiny.toml").write_text('measure = "exact"\n' + TOML.replace("every = 3\n", ""))
+    output = command("run", "tiny.toml", "--rounds", "18")
+    assert "extending runs/tiny to round 18" in output.stderr
+    assert "every = 3" in (folder / "runs/tiny/config.toml").read_text()
+    output = command("run", "tiny.toml", "--rounds", "24", "--set", "measure=cheap", "--quiet")
     assert "folder: runs/tiny-2" in output.stdout
 
 

@@ -59,7 +59,7 @@ def with_optimizers(
         TypeError: an optimizer is none of optax.
         ImportError: a text was given, and optax is not installed.
 
-    Example:
+    Examples:
         >>> adam = diamond.with_optimizers(diamond.f2sa(), y="adamw(1e-3)", z="adamw(1e-3)")
     """
     if not isinstance(algorithm, ComposedAlgorithm):

@@ -56,7 +56,7 @@ def private(
         ValueError: the method cannot be made private.
         ImportError: dp-accounting is not installed.
 
-    Example:
+    Examples:
         >>> private = diamond.private(diamond.dsgd(alpha=0.5), epsilon=4, rounds=200, clip=1.0)
     """
     if not isinstance(algorithm, ComposedAlgorithm):
