@@ -8,6 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 from federations import FEDERATION, NAMES, PROBLEM, start_site
+from key_scan import KeyScan
 from tls_sites import ports
 
 from diamond.sites.identity import certificate_authority, private_keys, roster
@@ -17,8 +18,7 @@ from diamond.sites.transport.tls import tls_context
 
 def private_key_files(folder):
     """All files in a folder with a private key, as their paths in it."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return {str(path.relative_to(folder)) for path in files if b"PRIVATE KEY" in path.read_bytes()}
+    return {str(path.relative_to(folder)) for path in KeyScan().find(folder)}
 
 
 @pytest.fixture

@@ -1,9 +1,12 @@
 """Real sites that join, leave and are killed: the bits of the simulation with the same changes."""
 
 import json
+import random
+import sys
 
 import numpy as np
 import pytest
+import write_kill
 from churning_sites import NAMES, ChurningSites
 
 from diamond.privacy.private_runs import simulated_words
@@ -67,18 +70,50 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_churn_in_every_kind_of_federation(tmp_path, kind):
     """Two sites are killed, one before each change."""
-    sites = ChurningSites(tmp_path, ROUNDS, JOIN, LEAVE, 5, **KINDS[kind])
-    if kind == "private":  # with the keys of noise of a simulation
-        for i, name in enumerate(NAMES):
-            folder = tmp_path / "runs" / "trial" / name
-            folder.mkdir(parents=True)
-            (folder / "privacy.key").write_bytes(simulated_words(i).tobytes())
-    joined, left = sites.sign("joined", JOIN), sites.sign("left", LEAVE)
-    sites.deliver(joined, "west")
+    sites, left = make_sites(tmp_path, kind)
     actions = [(5, lambda: sites.deliver(left, "north"))] if kind == "quasi-newton" else []
     actions += [(10, lambda: sites.kill("south"))]
     if not actions[1:]:
         actions += [(JOIN, lambda: sites.deliver(left, "north")), (30, lambda: sites.kill("east"))]
+    run_to_end(sites, kind, actions)
+
+
+# Operations on these files count, of which there are that many at least, at that site.
+WRITES = {
+    "ledger": (r"/privacy\.", 300, "west"),
+    "epoch": (r"/entry/|/epoch-", 60, "west"),
+    "checkpoint": (r"/checkpoint/|/messages/", 60, "south"),
+}
+
+
+@pytest.mark.parametrize("moment", range(3))
+@pytest.mark.parametrize("files", WRITES)
+def test_a_site_killed_in_the_middle_of_a_write(tmp_path, files, moment):
+    """By SIGKILL, as `test_recovery_moments` does it to sites of one process."""
+    moments, (pattern, most, site) = random.Random(moment), WRITES[files]
+    kind = "private" if files == "ledger" else "signed"
+    sites, left = make_sites(tmp_path, kind)
+    at, share = moments.randrange(1, most), moments.choice([0.0, 0.5, 1.0])
+    sites.wrappers[site] = [sys.executable, write_kill.__file__, tmp_path, pattern, at, share]
+    run_to_end(sites, kind, [(JOIN, lambda: sites.deliver(left, "north"))])
+    assert sites.kills == 1
+
+
+def make_sites(folder, kind):
+    """Sites, one of which knows of the first change; the roster of the second."""
+    sites = ChurningSites(folder, ROUNDS, JOIN, LEAVE, 5, **KINDS[kind])
+    if kind == "private":  # with the keys of noise of a simulation
+        for i, name in enumerate(NAMES):
+            place = folder / "runs" / "trial" / name
+            place.mkdir(parents=True)
+            (place / "privacy.key").write_bytes(simulated_words(i).tobytes())
+    joined, left = sites.sign("joined", JOIN), sites.sign("left", LEAVE)
+    sites.deliver(joined, "west")
+    return sites, left
+
+
+def run_to_end(sites, kind, actions):
+    """Run all sites to their ends, which are those of the simulation."""
     try:
         for name in NAMES:
             sites.start(name)

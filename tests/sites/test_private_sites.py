@@ -8,9 +8,10 @@ import pytest
 
 pytest.importorskip("dp_accounting")
 
-from crash_cluster import EVERY, LIMITS, ROUNDS, Cluster, Mortal, all_killed_every
+from crash_cluster import EVERY, LIMITS, ROUNDS, Cluster, all_killed_every
 from helpers import quad, same_bits
 from lockstep_agents import run_lockstep
+from recovery_cases import Private
 
 import diamond
 from diamond.privacy.ledger import (
@@ -18,7 +19,6 @@ from diamond.privacy.ledger import (
     BudgetExhausted,
     digest_arrays,
     open_ledger,
-    write_genesis,
 )
 from diamond.privacy.private_runs import ledger_terms, with_secret
 from diamond.sites.identity.handshake import compute_digests
@@ -45,17 +45,6 @@ def make_agents(rounds=ROUNDS, epsilon=3.0, secrets=None, **options):
 def lines_of(folder):
     lines = [json.loads(line) for line in (folder / LEDGER_FILE).read_text().splitlines()]
     return [line for line in lines if "message" in line]
-
-
-class Private(Mortal):
-    """A node with a ledger in a bundle of its own."""
-
-    def __post_init__(self):
-        self.ledger_folder = bundle_of(self.folder)
-        if not self.ledger_folder.exists():
-            self.ledger_folder.mkdir(parents=True)
-            write_genesis(self.ledger_folder, "trial", self.folder.name)
-        super().__post_init__()
 
 
 def bundle_of(folder):

@@ -40,8 +40,16 @@ from diamond.sites.transport.wire_format import pack, unpack
 NAMES = ["north", "south", "west", "east", "centre"]
 JOIN, LEAVE = 8, 14
 MEMBERS = {0: [0, 1, 2, 3], JOIN: [0, 1, 2, 3, 4], LEAVE: [0, 2, 3, 4]}
-CHANGES = changing({t: ring(len(agents)) for t, agents in MEMBERS.items()}, members=MEMBERS)
 PLACES = {name: f"127.0.0.1:{4000 + i}" for i, name in enumerate(NAMES)}
+
+
+def changes(leave=LEAVE):
+    """The network of a run in which centre joins, and south leaves in round `leave`."""
+    members = {0: [0, 1, 2, 3], JOIN: [0, 1, 2, 3, 4], leave: [0, 2, 3, 4]}
+    return changing({t: ring(len(agents)) for t, agents in members.items()}, members=members)
+
+
+CHANGES = changes()
 
 
 def table(agents):
@@ -52,7 +60,7 @@ def build(options):
     return ring(options["agents"])
 
 
-def signed_rosters(folder):
+def signed_rosters(folder, leave=LEAVE):
     """The federation's rosters 1, 2 and 3; the folder of the authority has the last."""
     sites = {name: PLACES[name] for name in NAMES[:4]}
     create_federation(folder, "trial", sites, ring(4), {"rounds": ROUNDS, "network": table(4)})
@@ -61,7 +69,7 @@ def signed_rosters(folder):
     change_members(folder, sites, ring(5), table(5), JOIN)
     rosters.append(load_signed_roster(folder)[0])
     del sites["south"]
-    change_members(folder, sites, ring(4), table(4), LEAVE)
+    change_members(folder, sites, ring(4), table(4), leave)
     return [*rosters, load_signed_roster(folder)[0]]
 
 
@@ -73,9 +81,9 @@ def write_roster(folder, signed):
 class FederatedCluster(ChangingCluster):
     """Sites that learn of the changes by rosters, given to one of them in mid-run."""
 
-    def __init__(self, folder, algorithm, deliveries=None, **options):
-        super().__init__(folder, algorithm, CHANGES, **options)
-        self.rosters = signed_rosters(folder / "authority")
+    def __init__(self, folder, algorithm, deliveries=None, leave=LEAVE, **options):
+        super().__init__(folder, algorithm, changes(leave), **options)
+        self.rosters = signed_rosters(folder / "authority", leave)
         self.deliveries = deliveries or {}  # (agent, round) to the version of a roster
         self.acceptances = {}
         for i, name in enumerate(NAMES):

@@ -57,6 +57,7 @@ class ChurningSites:
     ):
         self.folder, self.rounds, self.join, self.leave = Path(folder), rounds, join, leave
         self.processes, self.results, self.kills = {}, {}, 0
+        self.wrappers = {}  # commands by which a site is run, once
         places = dict(zip(NAMES, (f"127.0.0.1:{port}" for port in ports(5))))
         members = {"trial": NAMES[:4], "joined": NAMES, "left": [n for n in NAMES if n != LEAVES]}
         for name, sites in members.items():
@@ -94,8 +95,9 @@ class ChurningSites:
         environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
         environment["XDG_CACHE_HOME"] = str(self.folder / "cache")
         with (self.folder / f"{name}.txt").open("ab") as log:
+            command = [*self.wrappers.pop(name, ()), sys.executable, "-m", "diamond"]
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "diamond", *map(str, words), "--connect", "2"],
+                [*map(str, [*command, *words]), "--connect", "2"],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -140,7 +142,11 @@ class ChurningSites:
         actions = list(actions)
         while len(self.results) < len(self.processes):
             for name, process in self.processes.items():
-                if name not in self.results and process.poll() is not None:
+                if name not in self.results and process.poll() == -signal.SIGKILL:
+                    process.communicate()
+                    self.kills += 1  # by its wrapper
+                    self.start(name)
+                elif name not in self.results and process.poll() is not None:
                     assert process.returncode == 0, (
                         name,
                         (self.folder / f"{name}.txt").read_text()[-2000:],

@@ -9,6 +9,7 @@ import pytest
 from fast_compilation import skip_loss_checks
 from helpers import quad
 from lockstep_agents import agents, build_algorithm
+from write_watch import Killed
 
 import diamond
 from diamond.records import checkpoint_file
@@ -23,10 +24,6 @@ from diamond.sites.transport.timeouts import Timeouts
 ROUNDS, EVERY, DOWN_SECONDS = 7, 2, 3.0
 AGENT_METHODS = "resolve_deferred outgoing_arrays compute finish_exchange finish_round".split()
 LIMITS = Timeouts(connect=10.0, round=30.0, give_up=3600.0)
-
-
-class Killed(Exception):
-    """Error: the agent was killed."""
 
 
 @cache
@@ -75,7 +72,8 @@ class Cluster:
         for number in numbers:
             self.wire.nodes.pop(number, None)
             if task := self.tasks.pop(number, None):
-                self.late_kills += task.done() and task.exception() is None
+                ended = task.done() and not task.cancelled()
+                self.late_kills += ended and task.exception() is None
                 task.cancel()
 
     async def run_lives(self, agent):
@@ -87,7 +85,12 @@ class Cluster:
                 (agent, self.rounds, transport, place, EVERY, LIMITS),
                 self.sign.get(number),
             )
-            node = self.kinds.get(number, Mortal)(*fixed, run_inline, sign=sign)
+            try:
+                node = self.kinds.get(number, Mortal)(*fixed, run_inline, sign=sign)
+            except Killed:  # while it opens its files
+                self.deaths += 1
+                await asyncio.sleep(DOWN_SECONDS)
+                continue
             node.cluster, node.on_round = self, lambda _, node=node: self.record_outbox(node)
             self.wire.nodes[number] = node
             task = self.tasks[number] = asyncio.ensure_future(node.run())

@@ -68,6 +68,7 @@ def restore(
     start: AgentProgress,
     outbox: Outbox,
     tick_of: Callable[[int], int] = lambda round: round,
+    remedy: str = "start all sites with --onward",
 ) -> AgentProgress:
     """Restore the newest complete checkpoint and fill `outbox`; else return `start`.
 
@@ -109,8 +110,7 @@ def restore(
         why = damage[0] if damage else "set aside"
         raise OtherRun(
             f"{folder}: none of its checkpoints can be read ({why}); restore one from a copy, or "
-            f"start all sites with `diamond net start ... --onward`, and a new run starts from "
-            f"their last points"
+            f"{remedy}"
         )
     _log_damage(damage, "the run starts again at round 0")
     return start
@@ -190,6 +190,7 @@ class CheckpointWriter:
 
     def __init__(self, node: "Node"):
         self.agent, self.run, self.folder = node.agent, node.run_digest, node.folder
+        self.remedy = node.sent.remedy
         self.service, self.client = node.service, node.client
         self.edges = node.edges or node.latest_messages
         self.run_blocking = node.run_blocking
@@ -204,7 +205,7 @@ class CheckpointWriter:
         if self.folder is None:
             return progress
         outbox, tick_of = self.service.outbox, self.client.clock.tick_of
-        source = self.folder, self.run, progress, outbox, tick_of
+        source = self.folder, self.run, progress, outbox, tick_of, self.remedy
         progress = restore(*source)
         if progress.clock > self.agent.first_round:
             progress = self.agent.apply_estimates(progress)

@@ -260,8 +260,8 @@ class NeighbourClient:
             raise OtherRun(
                 f"the folder of {self.service.site_name(self.agent.number)} leads to round "
                 f"{restored}, but it has been at round {reached}, and {self.service.site_name(j)} "
-                f"keeps messages from there on: restore the folder from a copy, or start all sites "
-                f"with --onward"
+                f"keeps messages from there on: restore the folder from a newer copy, or "
+                f"{self.sent.remedy}"
             )
         self.service.outbox.record_durable(j, answer.durable)
         return answer
