@@ -1,9 +1,14 @@
 """Members that change while rounds go on without absent or late sites."""
 
+import json
+
 import pytest
 from absent_members import FOREVER, AbsentMembers
 from changing_cluster import ROUNDS, check_bits
 from test_roster_acceptance import JOIN, LEAVE
+
+import diamond
+from diamond.privacy.ledger import LEDGER_FILE, write_genesis
 
 BOTH = {(2, 3): 2, (0, 9): 3}  # a roster given to agent 2 in round 3, the next to 0 in round 9
 MODES = pytest.mark.parametrize("deadline", [None, 7.5])
@@ -86,3 +91,28 @@ def test_a_site_that_only_a_lost_one_could_release_is_released_when_that_one_lea
     found = cluster.run()
     cluster.check(found, repaired=[0])  # what agent 1 has decided is lost
     assert 2 in cluster.were_stuck and [p.t for p in found if p] == [ROUNDS] * 4
+
+
+class PrivateMembers(AbsentMembers):
+    """Sites with ledgers of privacy."""
+
+    def make(self, number):
+        place = self.folder / f"ledger{number}"
+        if not place.exists():
+            place.mkdir()
+            write_genesis(place, "trial", str(number))
+        self.node_options["ledger_folder"] = place
+        return super().make(number)
+
+
+@pytest.mark.wide
+def test_a_site_that_follows_late_charges_no_round_twice(tmp_path):
+    pytest.importorskip("dp_accounting")
+    plain = diamond.gt_sgd(alpha=0.05, beta=0.1, order="atc", batch=4)
+    algorithm = diamond.private(plain, 3.0, clip=0.5, rounds=ROUNDS)
+    fixed = {"algorithm": algorithm, "deliveries": {(2, 3): 2}}
+    cluster = PrivateMembers(tmp_path, cuts=CUT_OFF, **fixed)
+    cluster.check(cluster.run())
+    lines = (tmp_path / "ledger3" / LEDGER_FILE).read_text().splitlines()
+    rounds = [line["round"] for line in map(json.loads, lines) if "message" in line]
+    assert rounds == [*range(ROUNDS)] and cluster.epochs_of[3][1][1] > JOIN
