@@ -1,6 +1,7 @@
 """Members that change while rounds go on without absent or late sites."""
 
 import json
+import random
 
 import pytest
 from absent_members import FOREVER, AbsentMembers
@@ -91,6 +92,25 @@ def test_a_site_that_only_a_lost_one_could_release_is_released_when_that_one_lea
     found = cluster.run()
     cluster.check(found, repaired=[0])  # what agent 1 has decided is lost
     assert 2 in cluster.were_stuck and [p.t for p in found if p] == [ROUNDS] * 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(18))
+def test_random_absences_and_cuts_leave_one_roster(tmp_path, seed):
+    generator = random.Random(seed)
+    absences, cuts = [], []
+    for victim in generator.sample(range(5), generator.randint(1, 3)):
+        begin = generator.uniform(0, 45)
+        absences.append((victim, begin, begin + generator.choice([0.5, 5, 15])))
+    for _ in range(generator.randint(0, 3)):
+        ends, begin = generator.sample(range(5), 2), generator.uniform(0, 40)
+        cuts.append((*ends, begin, begin + generator.choice([0.5, 5, 20])))
+    deadline, last = generator.choice([None, 7.5]), generator.choice([0, 3])
+    fixed = {"deadline": deadline, "deliveries": {(2, 3): 2, (last, 9): 3}}
+    cluster = AbsentMembers(tmp_path, absences, cuts, **fixed)
+    found = cluster.run()
+    cluster.check(found, repaired=[0, JOIN])
+    assert [p.t for p in found] == [ROUNDS, LEAVE, ROUNDS, ROUNDS, ROUNDS]
 
 
 class PrivateMembers(AbsentMembers):
