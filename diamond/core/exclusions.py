@@ -130,12 +130,15 @@ EXCLUSIONS = (
     _unwritten("changing members", "channels, liars, changing links, one-way links, timed links, "
                "nested members",
                "each network must be undirected and constant, with perfect links"),
-    _unwritten("changing members", "missing='continue'",
-               "a site that others did not wait for may have begun the round of a change before it "
-               "learns of the change", scope="sites"),
+    Exclusion("changing members with missing='continue'", "open numbers",
+              "the members would have to agree on the number at the change, also absent ones",
+              "give all numbers of the method", "sites"),
     _unwritten("changing members", "missing='asynchronous'",
                "sites that are rounds apart would change their members in different rounds",
                scope="sites"),
+    Exclusion("missing='continue'", "--rewind",
+              "nobody waits for a lost site, and an absent one may lack that checkpoint",
+              "give a --from-round to come", "sites"),
     Exclusion("privacy", "--rewind", "it computes rounds again, whose messages would have the "
               "same noise", "start all sites with --restart", "sites"),
     _unwritten("signatures", "authorities",

@@ -186,6 +186,7 @@ class _SiteRun:
             try:
                 self.check_change()
                 used = {"--rewind": any(epoch.rewinds for epoch in roster.epochs)}
+                used |= {f"missing='{self.settings.missing}'": True}
                 used |= {"privacy": self.algorithm.privacy is not None}
                 check_combination(used, roster.federation, "sites")
             except ValueError as cause:
@@ -208,7 +209,7 @@ class _SiteRun:
             raise ValueError("the networks of other members are unknown: give build_network")
         used = {f"missing='{self.settings.missing}'": True, "changing members": True}
         check_combination(used, self.site.roster.federation, "sites")
-        check_member_changes(self.problem, self.algorithm)
+        check_member_changes(self.problem, self.algorithm, self.settings.missing)
 
     def make_agent(self, epoch: Epoch | None) -> Agent:
         """Make the agent of an epoch; None: of a run whose members do not change."""
@@ -304,6 +305,7 @@ class _SiteRun:
                 service.open_connections = client.open_connections
                 service.answer_overview = overview
                 service.receive_roster = acceptance.receive
+                service.offer_roster = None if node.edges is None else acceptance.offer
                 node.before_round = acceptance.pass_on
                 if listener:
                     listener.begin(node)

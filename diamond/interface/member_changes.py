@@ -28,7 +28,7 @@ from ..core.exclusions import check_combination
 from ..core.pytrees import Tree
 from ..network import Network
 from ..problem import Problem
-from ..schedules.deferred import replace_deferred, specialize
+from ..schedules.deferred import deferred_names, replace_deferred, specialize
 from .round_interface import Method
 
 
@@ -65,11 +65,13 @@ def common_point(problem: Problem, x: Tree, y: Tree) -> Tree:
     return (x, y) if problem.lower_level == "common" else (x,)
 
 
-def check_member_changes(problem: Problem, algorithm: Method) -> None:
+def check_member_changes(problem: Problem, algorithm: Method, missing: str = "wait") -> None:
     """Refuse problems and methods that cannot go on with other members."""
     method, name = specialize(algorithm, problem), type(algorithm).__name__
     used = {"changing members": True, "streams": problem.streams}
-    check_combination(used, name)
+    used |= {"changing members with missing='continue'": missing == "continue"}
+    used |= {"open numbers": bool(deferred_names(method))}
+    check_combination(used, name, "sites")
     outline = replace_deferred(method, lambda open: 1)
     restart = lambda x, y: outline.restart_trackers(outline.init(x, y))
     is_lost = jax.eval_shape(restart, *problem.start(0)) is None

@@ -21,6 +21,7 @@ from diamond.engine.multi_device import MultiDevice
 from diamond.engine.site_checks import check_changes
 from diamond.engine.site_run import SiteSettings
 from diamond.engine.site_run import run as run_site
+from diamond.interface.member_changes import check_member_changes
 from diamond.interface.traffic import check_exact_means
 from diamond.network import changing, complete, interrupted, one_peer, one_way_ring, ring
 from diamond.network.channels import delay, drops, noise, quantized, sign
@@ -203,7 +204,10 @@ CALLS = {
     ("changing members", "liars"): lambda: changing({0: LIAR}),
     ("changing members", "exchange_every"): lambda: JOINING.every(2),
     ("changing members", "given interruptions"): lambda: interrupted(JOINING, [[(0, 1)]]),
-    ("changing members", "missing='continue'"): partial(sign_change, missing="continue"),
+    ("changing members with missing='continue'", "open numbers"): lambda: check_member_changes(
+        quad(), diamond.gt_sgd(), "continue"
+    ),
+    ("missing='continue'", "--rewind"): partial(sign_change, missing="continue", rewinds=True),
     ("changing members", "missing='asynchronous'"): partial(sign_change, missing="asynchronous"),
     ("privacy", "--rewind"): partial(sign_change, rewinds=True, privacy={"epsilon": 1.0}),
     ("changing members", "sites"): lambda: site(JOINING),

@@ -85,7 +85,7 @@ class FederatedCluster(ChangingCluster):
         super().__init__(folder, algorithm, changes(leave), **options)
         self.rosters = signed_rosters(folder / "authority", leave)
         self.deliveries = deliveries or {}  # (agent, round) to the version of a roster
-        self.acceptances = {}
+        self.acceptances, self.node_options = {}, {}
         for i, name in enumerate(NAMES):
             bundle = shutil.copytree(folder / "authority" / name, self.bundle(i))
             write_roster(bundle, self.rosters[1 if name == "centre" else 0])
@@ -107,10 +107,12 @@ class FederatedCluster(ChangingCluster):
 
         def make_agent(epoch):
             fixed = with_own_rows(self.problem, number), (epoch or CHANGES.epochs[0]).network
-            return Agent(*fixed, self.algorithm, number, epoch=epoch)
+            missing = self.node_options.get("missing", "wait")
+            return Agent(*fixed, self.algorithm, number, epoch=epoch, missing=missing)
 
         transport = self.wire.transport(number)
         options = {"every": EVERY, "timeouts": LIMITS, "run_blocking": run_inline}
+        options |= self.node_options
         make_node = make_epoch_node(make_agent, ROUNDS, transport, **options)
         site = EpochRun(number, epochs, ROUNDS, make_node, folder=self.folder / str(number))
         credentials = Credentials(bundle)
@@ -119,6 +121,7 @@ class FederatedCluster(ChangingCluster):
 
         def attach(node):
             node.service.receive_roster, node.before_round = acceptance.receive, acceptance.pass_on
+            node.service.offer_roster = None if node.edges is None else acceptance.offer
 
         attach(site.node)
         site.on_epoch = attach

@@ -58,6 +58,7 @@ class ChurningSites:
         self.folder, self.rounds, self.join, self.leave = Path(folder), rounds, join, leave
         self.processes, self.results, self.kills = {}, {}, 0
         self.wrappers = {}  # commands by which a site is run, once
+        self.options = []  # more words of `net start`
         places = dict(zip(NAMES, (f"127.0.0.1:{port}" for port in ports(5))))
         members = {"trial": NAMES[:4], "joined": NAMES, "left": [n for n in NAMES if n != LEAVES]}
         for name, sites in members.items():
@@ -92,6 +93,7 @@ class ChurningSites:
     def start(self, name):
         words = ["net", "start", self.bundles[name], "--problem", f"{self.folder / 'mine.py'}:make"]
         words += ["--data", self.folder / f"{name}.npy", "--out", self.folder / "runs", "--json"]
+        words += self.options
         environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
         environment["XDG_CACHE_HOME"] = str(self.folder / "cache")
         with (self.folder / f"{name}.txt").open("ab") as log:

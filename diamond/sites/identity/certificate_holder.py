@@ -83,7 +83,7 @@ def find_neighbour(certificate: x509.Certificate, bundle: Bundle, their_version:
         key = fingerprint(certificate.public_key())
         raise unknown_key(key, me.name, roster.version, their_version)
     if member.number not in (*me.neighbours, me.number):
-        raise Refused(f"{member.name} is no neighbour of {me.name}")
+        raise no_neighbour(member.name, me.name, roster.version, their_version)
     return member
 
 
@@ -107,6 +107,12 @@ def verify_certificate(
 def verify_issuer(certificate: x509.Certificate, ca: bytes) -> None:
     """Raise `Refused` unless the authority signed the certificate, which may have expired."""
     certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
+
+
+def no_neighbour(name: str, other: str, own_version: int, their_version: int) -> Refused:
+    """Explain why a member is refused; with a newer roster than the reader's, it may be one."""
+    kind = OutdatedRoster if their_version > own_version else Refused
+    return kind(f"{name} is no neighbour of {other}")
 
 
 def unknown_key(key: str, name: str, own_version: int, their_version: int) -> Refused:

@@ -11,6 +11,10 @@ of the first one, which was in round t, is then in round t + d at most, since ne
 more than one round apart. So the first site accepts a roster from its operator only if the round
 is more than the diameter of the network ahead. A site that sends an older roster, as after a
 restart, gets the newer one in return.
+
+With `missing = "continue"` nobody waits for absent sites. Two sites exchange their rosters with
+every greeting, before the first round and after an absence, and a site that has begun the round of
+a change without the others follows it late (`epoch_run`).
 """
 
 import zlib
@@ -28,10 +32,11 @@ from ...network import Network
 from ...network.membership_epochs import Epoch, check_epochs
 from ..rounds.client import Transport, gather_or_cancel
 from ..rounds.epoch_run import EpochRun
-from ..transport.errors import Refused
+from ..transport.errors import Refused, Unreachable
 from ..transport.messages import RosterAnswer, RosterOffer
 from ..transport.timeouts import retry_until_answered
 from ..transport.wire_format import Frame, FrameError
+from ..transport.worker_thread import BackgroundTasks
 from .credentials import Credentials
 from .private_keys import BadBundle
 from .roster import Bundle, Roster, SignedRoster, load_signed_roster, save_accepted
@@ -72,6 +77,7 @@ class RosterAcceptance:
         self.build, self.check = build, check  # `check` raises if the run allows no change
         self.signed, _ = load_signed_roster(folder)
         self.confirmed: dict[int, int] = {}  # version that each neighbour has confirmed
+        self._notices = BackgroundTasks()
         with suppress(BadBundle):  # a bundle that is mounted read-only follows no change of members
             save_accepted(folder, self.signed)
         credentials.on_change, run.on_rewind = self.accept, self.pass_on_rewind
@@ -98,6 +104,7 @@ class RosterAcceptance:
                 if len(added) > 1:
                     raise ValueError("it changes the members twice")
                 used = {"--rewind": True, "privacy": run.node.ledger is not None}
+                used |= {f"missing='{run.node.missing}'": True}
                 check_combination(used, roster.federation, "sites")
                 entry = run.prepare_rewind(added[0])
         except ValueError as cause:
@@ -108,7 +115,10 @@ class RosterAcceptance:
             )
         diameters = [epoch.network.diameter for epoch in run.epochs[run.index :]]
         distance = max(diameters) if from_operator else 0
-        earliest = max(run.node.latest_round + distance, known[-1].from_round) + 1
+        latest = run.node.latest_round + distance
+        if run.node.edges is not None and not from_operator:
+            latest = 0  # it can be followed late
+        earliest = max(latest, known[-1].from_round) + 1
         if added[0].from_round < earliest and not rewinds:
             raise BadBundle(
                 f"roster {roster.version} holds from round {added[0].from_round}; this site is in "
@@ -138,22 +148,25 @@ class RosterAcceptance:
 
     def receive(self, offer: RosterOffer) -> Frame:
         """Accept the roster of a neighbour, or refuse it; confirm the version at this site."""
-        version, sender = self._take(unpack_roster(offer)), offer.sender
-        answer = RosterAnswer(self.roster.version)
+        roster, sender = self._take(unpack_roster(offer)), offer.sender
+        version, answer = roster.version, RosterAnswer(self.roster.version)
         self.confirmed[sender] = max(version, self.confirmed.get(sender, 0))
-        if version < self.roster.version:
+        if version < self.roster.version and roster.epochs != self.roster.epochs:
             reason = f"roster {version} is older than {self.roster.version}, accepted here"
             service = self.run.node.service
             service.audit.record_event(service.site_name(sender), f"refused: {reason}")
             answer = RosterAnswer(self.roster.version, reason, *_pack_roster(self.signed))
         return answer.encode()
 
-    def _take(self, signed: SignedRoster) -> int:
-        """Accept a signed roster if it is newer; return its version, or raise `Refused`."""
+    def _take(self, signed: SignedRoster) -> Roster:
+        """Accept a signed roster if it changes the members; return it, or raise `Refused`.
+
+        Renewed keys come with the files of the operator.
+        """
         own, bundle, roster = self.roster.version, self.credentials.bundle, self._verify(signed)
         if roster.version == own and signed.content != self.signed.content:
             raise Refused(f"another roster {own} was accepted here before")
-        if roster.version > own:
+        if roster.version > own and roster.epochs != self.roster.epochs:
             if len(roster.members) <= bundle.me.number:
                 raise Refused("the roster does not list this site")
             new = replace(bundle, roster=roster, me=roster.members[bundle.me.number])
@@ -161,7 +174,7 @@ class RosterAcceptance:
                 self.credentials.renew(new, signed, from_operator=False)
             except BadBundle as cause:
                 raise Refused(str(cause)) from None
-        return roster.version
+        return roster
 
     def _verify(self, signed: SignedRoster) -> Roster:
         """Return a roster that the authority has signed; raise `Refused` if it has not."""
@@ -173,9 +186,25 @@ class RosterAcceptance:
             raise Refused(str(cause)) from None
 
     async def pass_on(self) -> None:
-        """Wait until all neighbours of this epoch have the roster, if a change is to come."""
-        if self.run.next_epoch is not None:
-            await self._pass_on_to_all(self.run.node.agent.neighbours)
+        """Wait until all neighbours of this epoch have the roster, if a change is to come.
+
+        Late ones are not waited for, and absent ones get it when they return.
+        """
+        if self.run.next_epoch is None:
+            return
+        node, version = self.run.node, self.roster.version
+        away = {
+            j for j in node.agent.neighbours if node.edges is not None and node.edges.is_away(j)
+        }
+        for j in away:
+            if self.confirmed.get(j, 0) < version and not self._notices:
+                self._notices.start(self._notify(j))
+        await self._pass_on_to_all(j for j in node.agent.neighbours if j not in away)
+
+    async def _notify(self, j: int) -> None:
+        """Offer the roster to j once, whether it answers or not."""
+        with suppress(Unreachable, FrameError):
+            await self.offer(j)
 
     async def _pass_on_to_all(self, neighbours: Iterable[int]) -> None:
         version = self.roster.version
@@ -183,23 +212,29 @@ class RosterAcceptance:
         await gather_or_cancel(self._pass_on_to(j, version) for j in others)
 
     async def _pass_on_to(self, j: int, version: int) -> None:
-        node, me = self.run.node, self.credentials.bundle.me.number
+        node = self.run.node
 
         async def attempt() -> bool:
-            if self.confirmed.get(j, 0) >= version or self.roster.version > version:
-                return True
-            response = await self.transport.send_request(j, offer_roster(me, self.signed).encode())
-            answer = RosterAnswer.read(response)
-            if answer.refused is not None:  # it has a newer one, which it sends along
-                with refuse_unreadable(FrameError, "an answer without a roster", Refused):
-                    signed = unpack_roster(answer)
-                    self._verify(signed)
-                self._take(signed)
-            self.confirmed[j] = answer.version
+            if self.confirmed.get(j, 0) < version == self.roster.version:
+                await self.offer(j)
             return True
 
         description = f"confirmation of roster {version} by {node.service.site_name(j)}"
+        if node.edges is not None:
+            return await node.edges.await_answer(j, attempt, description)
         await retry_until_answered(attempt, description, node.timeouts, node.wait_records[j])
+
+    async def offer(self, j: int) -> None:
+        """Offer the roster to j once; take that of j if it is newer."""
+        me = self.credentials.bundle.me.number
+        response = await self.transport.send_request(j, offer_roster(me, self.signed).encode())
+        answer = RosterAnswer.read(response)
+        if answer.refused is not None:  # it has a newer one, which it sends along
+            with refuse_unreadable(FrameError, "an answer without a roster", Refused):
+                signed = unpack_roster(answer)
+                self._verify(signed)
+            self._take(signed)
+        self.confirmed[j] = answer.version
 
 
 def offer_roster(sender: int, signed: SignedRoster) -> RosterOffer:

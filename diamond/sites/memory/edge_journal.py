@@ -131,9 +131,9 @@ class EdgeJournal:
         return self.votes[OWN].next_change(t)
 
     def write_skip(self, first: int, end: int) -> None:
-        """Write that the agent skips these exchanges, then that its edges are down in them."""
+        """Write that the agent skips these exchanges, and that its edges are down in them."""
         entries = []
-        for j in (OWN, *(j for j in self.votes if j != OWN)):
+        for j in sorted(self.votes):  # first its own, if that is kept
             vote = SKIP if j == OWN else DOWN
             missing = range(max(first, self.votes[j].end), end)
             entries += [_encode_entry(self._header(j, t, vote), b"") for t in missing]

@@ -21,7 +21,8 @@ class EpochEntry(NamedTuple):
     """State in which an agent enters an epoch, and the agents that join then.
 
     Without a state, the agent itself joins. `past` has the last exchange of each earlier epoch by
-    the digest of its run, so that the agent can confirm later that it finished them.
+    the digest of its run, so that the agent can confirm later that it finished them. Before
+    `round`, all edges of an agent that enters late are down.
     """
 
     joining: frozenset[int]
@@ -29,6 +30,7 @@ class EpochEntry(NamedTuple):
     spent: Any = None
     past: Mapping[str, int] = {}
     bytes_sent: int = 0
+    round: int = 0
 
     @property
     def point(self) -> tuple[Tree, Tree] | None:
@@ -51,16 +53,21 @@ def earlier_folders(folder: Path | None, from_round: int) -> list[Path]:
 
 
 def enter_epoch(
-    joining: frozenset[int], agent: Agent, last: AgentProgress, past: Mapping[str, int]
+    joining: frozenset[int],
+    agent: Agent,
+    last: AgentProgress,
+    past: Mapping[str, int],
+    round: int = 0,
 ) -> EpochEntry:
     """Return the entry of an agent that stays, after the last round of the epoch before."""
-    return EpochEntry(joining, last.state, last.spent, past, bytes_sent(agent, last))
+    return EpochEntry(joining, last.state, last.spent, past, bytes_sent(agent, last), round)
 
 
 def save_entry(folder: Path, from_round: int, entry: EpochEntry) -> None:
     """Write an entry; once it is written, the epoch before has ended."""
     arrays = pytrees.named_leaves(_EntryArrays(entry.state, entry.spent))
     notes = {"past": dict(entry.past), "bytes": entry.bytes_sent, "joining": sorted(entry.joining)}
+    notes |= {"round": entry.round} if entry.round else {}
     checkpoint_file.save(epoch_folder(folder, from_round) / ENTRY_FOLDER, from_round, arrays, notes)
 
 
@@ -75,4 +82,5 @@ def load_entry(folder: Path, from_round: int, like: AgentProgress) -> EpochEntry
     saved = checkpoint_file.load(epoch_folder(folder, from_round) / ENTRY_FOLDER, from_round)
     state, spent = pytrees.from_named_leaves(_EntryArrays(like.state, like.spent), saved.arrays)
     joining = frozenset(int(j) for j in saved.notes["joining"])
-    return EpochEntry(joining, state, spent, saved.notes["past"], saved.notes["bytes"])
+    notes = saved.notes
+    return EpochEntry(joining, state, spent, notes["past"], notes["bytes"], notes.get("round", 0))

@@ -69,6 +69,13 @@ class SentRecord:
         entries = entries[np.argsort(entries["exchange"], kind="stable")]
         self._digests = {(scope, t, step): digest for scope, t, step, digest in entries.tolist()}
 
+    @property
+    def next_exchange(self) -> int:
+        """Return the first exchange after all those whose messages were sent."""
+        own = _scope(b"\0", self.run)
+        sent = (t for scope, t, step in self._digests if scope == own and not step)
+        return max(sent, default=-1) + 1
+
     def add_report(self, neighbour: str, exchange: int, step: int, digest: bytes) -> None:
         """Add that a neighbour holds a message with this digest; what the record has is known."""
         if exchange > self._newest:

@@ -198,7 +198,7 @@ class NeighbourClient:
         others = [j for j in self.agent.neighbours if j not in self.service.finished]
         mismatches: dict[int, str] = {}
 
-        async def attempt(j: int) -> bool:
+        async def attempt(j: int) -> bool | None:
             try:
                 has_answered = await self.greet(j)
             except RunMismatch as cause:
@@ -231,11 +231,18 @@ class NeighbourClient:
 
         await gather_or_cancel(greet_until_answered(j) for j in others)
 
-    async def greet(self, j: int) -> bool:
-        """Try once to greet j, and learn which messages of this agent j holds."""
+    async def greet(self, j: int) -> bool | None:
+        """Try once to greet j, and learn which messages of this agent j holds.
+
+        Return None if j is still in an earlier epoch.
+        """
+        if self.service.offer_roster is not None:
+            await self.service.offer_roster(j)
         first, has_more = (self.first_tick, 0), True
         while has_more:
             answer = await self._send_greeting(j, first)
+            if answer is None:
+                return None
             receipts = read_receipts(answer.receipts or [], first)
             for receipt in receipts:
                 if self.signatures is None or self.signatures.has_signed(j, receipt):
@@ -245,11 +252,15 @@ class NeighbourClient:
             has_more = bool(receipts) and answer.more is True
         return True
 
-    async def _send_greeting(self, j: int, first: tuple[int, int]) -> messages.GreetingAnswer:
+    async def _send_greeting(
+        self, j: int, first: tuple[int, int]
+    ) -> messages.GreetingAnswer | None:
         """Return the answer of j, with some receipts of messages from `first` on."""
         limit, parts = float(self.timeouts.round), dict(self.digests)
         greeting = messages.Greeting(self.agent.number, parts, limit, first)
         response = await self.transport.send_request(j, greeting.encode())
+        if not len(response):
+            return None
         answer = messages.GreetingAnswer.read(response)
         if not (
             0 <= answer.durable <= self.last_tick and 0 <= answer.first_stored <= self.last_tick

@@ -47,7 +47,7 @@ from ..transport import messages
 from ..transport.errors import Refused, Unreachable
 from ..transport.messages import DOWN, MAX_VOTE_BYTES, STUCK, UP, YES, RoundRequest, Vote
 from ..transport.timeouts import RETRY_PAUSES, retry_until_answered
-from ..transport.wire_format import Frame, FrameError, NotFinite
+from ..transport.wire_format import Frame, FrameError, Layout, NotFinite
 
 if TYPE_CHECKING:
     from .node import Node
@@ -78,14 +78,43 @@ class EdgeStates:
         self.site_name, self.log_event = service.site_name, service.audit.record_event
         self.notify_waiting = service.notify_waiting  # about a new vote
         self.absent: dict[int, asyncio.Task[None]] = {}  # searches by neighbour
+        self.is_leaving: Callable[[int], bool] = lambda j: False  # before the next epoch
         self.stuck: set[int] = set()  # neighbours whose decision this agent needs
         self._received_round: dict[int, int] = {}  # neighbour to the round of its received message
         self._write_lock, self._closed = asyncio.Lock(), False
 
     async def greet_neighbour(self, j: int) -> None:
         """Greet j before the first round; j may be absent."""
-        with suppress(NeighbourAbsent):  # the search continues
-            await self._retry(lambda: self.greet(j), f"greeting of {self.site_name(j)}", j, NEVER)
+        await self.await_answer(j, lambda: self.greet(j), f"greeting of {self.site_name(j)}")
+
+    async def await_answer(
+        self, j: int, attempt: Callable[[], Awaitable[Any]], description: str
+    ) -> Any:
+        """Return an answer of j that concerns no round; None if j is absent, and is searched."""
+        with suppress(NeighbourAbsent):
+            return await self._retry(attempt, description, j, NEVER)
+
+    async def fetch_point(
+        self, j: int, t: int, consensus_step: int, layout: Layout
+    ) -> list[Any] | None:
+        """Return the point of j for an agent that joins before exchange t.
+
+        None: there was no answer; empty: j has finished the epoch that begins there.
+        """
+
+        async def attempt() -> list[Any] | None:
+            if j in self.absent:
+                if not await self.greet(j):  # it is still in an earlier epoch
+                    return None
+                if (search := self.absent.pop(j, None)) is not None:
+                    search.cancel()
+            answer = await self.request(j, messages.MessageRequest, t, consensus_step)
+            if answer and len(answer) <= MAX_VOTE_BYTES:
+                return [] if Vote.read(answer).vote == DOWN else None
+            return self.decode(j, t, answer, consensus_step, layout) if answer else None
+
+        answer: list[Any] | None = await self.await_answer(j, attempt, f"x of {self.site_name(j)}")
+        return answer
 
     async def agree_on_message(self, j: int, t: int) -> list[Any] | None:
         """Return the message of j in round t; None if the edge is down, at both ends."""
@@ -106,7 +135,7 @@ class EdgeStates:
         """Return the round before which the edge to j is down, by the vote of j."""
         return until
 
-    def _is_away(self, j: int) -> bool:
+    def is_away(self, j: int) -> bool:
         """Return whether rounds continue without j until it returns."""
         if j in self.absent and self.absent[j].done():
             self.absent[j].result()  # raises the error of the search
@@ -114,7 +143,7 @@ class EdgeStates:
 
     async def _receive_if_up(self, j: int, t: int) -> list[Any]:
         """Return the message of j once the edge is up."""
-        if self.journal.edge_vote(j, t) == "" and self._is_away(j):
+        if self.journal.edge_vote(j, t) == "" and self.is_away(j):
             raise NeighbourAbsent(by_vote=False)
         try:
             message, arrays = await self._request_message(j, t)
@@ -142,6 +171,17 @@ class EdgeStates:
     def _announced_end(self, j: int, t: int) -> int:
         """Return the round before which j may take the edge as down, from round t on."""
         return min(self.journal.votes[j].next_change(t), t + MAX_DOWN_ROUNDS)
+
+    async def skip(self, first: int, end: int) -> None:
+        """Skip these exchanges: all edges are down in them."""
+
+        async def write() -> None:
+            async with self._write_lock:
+                if not self._closed:
+                    await self.run_blocking(self.journal.write_skip, first, end)
+            self.notify_waiting()
+
+        await asyncio.shield(asyncio.ensure_future(write()))
 
     async def rotate_journal(self, t: int, safe: int, needed: int) -> None:
         """See `EdgeJournal.rotate`."""
@@ -223,13 +263,14 @@ class EdgeStates:
 
     def _handle_silence(self, j: int, t: int) -> None:
         """Continue without j, or wait if only j can decide round t."""
-        if self._is_bound(j, t):
+        is_bound = self._is_bound(j, t)
+        if is_bound and not self.is_leaving(j):
             self.stuck.add(j)
             self.notify_waiting()
             return
         if j not in self.absent:
             self.absent[j] = asyncio.ensure_future(self._search(j))
-        raise NeighbourAbsent(by_vote=False)
+        raise NeighbourAbsent(by_vote=is_bound)
 
     async def _commit_vote(
         self,
@@ -270,9 +311,11 @@ class EdgeStates:
         while True:
             try:
                 async with asyncio.timeout(self.timeouts.round):
-                    await self.greet(j)
-                del self.absent[j]
-                return
+                    has_answered = await self.greet(j)
+                if has_answered:
+                    del self.absent[j]
+                    return
+                pause = RETRY_PAUSES[0]  # it is still in an earlier epoch
             except (Unreachable, FrameError, TimeoutError) as cause:
                 self.wait_records[j].last_error = str(cause)
             await asyncio.sleep(pause)

@@ -196,9 +196,14 @@ class ExchangeRunner:
             return progress
         layout = wire_format.layout_of(warm_restart.outgoing_arrays(None, x))
         sources = [j for j in agent.neighbours if j not in entry.joining]
-        fetch = self.client.fetch_message
-        received = await gather_or_cancel(fetch(j, tick, step, layout) for j in sources)
-        x = start_between([leaves for (_, *leaves) in received], x, agent.network)
+        fetch = self.client.fetch_message if self.edges is None else self.edges.fetch_point
+        points, is_last = dict[int, list[Any]](), not sources
+        while not is_last:  # once one has answered, absent ones are asked once more
+            is_last, missing = bool(points), [j for j in sources if j not in points]
+            received = await gather_or_cancel(fetch(j, tick, step, layout) for j in missing)
+            points |= {j: point for j, point in zip(missing, received) if point is not None}
+        starts = [points[j][1:] for j in sources if points.get(j)]
+        x = start_between(starts, x, agent.network)
         return progress._replace(state=agent.template.init(x, y))
 
     async def _begin_at_exact_mean(

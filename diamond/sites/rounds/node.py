@@ -22,10 +22,11 @@ from ...privacy.private_runs import ledger_terms
 from ...schedules.deferred import deferred_names
 from ..identity.handshake import compute_digests
 from ..identity.site_names import SiteNames, site_name
+from ..memory import epoch_entry
 from ..memory.edge_journal import EdgeJournal
 from ..memory.epoch_entry import EpochEntry
 from ..memory.outbox import LatestOutbox
-from ..memory.sent_record import RECORD_FILE, SentRecord
+from ..memory.sent_record import RECORD_FILE, SentBefore, SentRecord
 from ..memory.site_checkpoint import CheckpointWriter
 from ..memory.site_rollback import NeighbourRolledBack, RunClock, keep_state_if_due
 from ..transport.errors import RunFailed
@@ -64,6 +65,11 @@ class EvaluationInputs(NamedTuple):
     seconds_waited: float
 
 
+def start_name(first_round: int) -> str:
+    """Return how the digests of a run name the start of an epoch."""
+    return f"epoch {first_round}"
+
+
 @dataclass
 class Node:
     """Run of an agent over `rounds` rounds; `folder` keeps a checkpoint every `every` rounds.
@@ -97,7 +103,7 @@ class Node:
     def __post_init__(self) -> None:
         self.planned_rounds = self.total_rounds or self.rounds  # of the whole run
         start = "onward" if warm_restart.is_warm_restart(self.folder) else "anew"
-        start = start if self.entry is None else f"epoch {self.agent.first_round}"
+        start = start if self.entry is None else start_name(self.agent.first_round)
         missing = describe_policy(self.missing, self.deadline, self.sign is not None)
         self.digests = compute_digests(self.agent, self.planned_rounds, missing, start)
         self.run_digest = self.digests["run"]
@@ -121,6 +127,7 @@ class Node:
         self.t = self.first_round = 0  # finished rounds, and those before this session
         self._latest_round = 0  # most finished rounds, before rollbacks
         self.progress: AgentProgress | None = None  # state of the agent
+        self.is_late = False  # whether it has begun a round that a later epoch has
         self.shutdown = Shutdown(self.timeouts.connect)
         self.before_round: Callable[[], Awaitable[None]] | None = None  # delays the next round
         self.service.status, self.service.stop = self.status, self.shutdown.request
@@ -150,8 +157,10 @@ class Node:
     def _remedy(self) -> str:
         """Return what helps if the site cannot compute the messages again that it has sent."""
         is_signed, is_masked = self.sign is not None, self.agent.masked is not None
-        can_rejoin = self.missing == "wait" and self.agent.algorithm.privacy is None
-        rejoin = "let it rejoin (`diamond net change --rewind --rejoin` with its name), or "
+        rewinds, is_private = self.missing == "wait", self.agent.algorithm.privacy is not None
+        can_rejoin = self.missing == "continue" or (rewinds and not is_private)
+        option = "--rewind " * rewinds + "--rejoin"
+        rejoin = f"let it rejoin (`diamond net change {option}` with its name), or "
         renew = "renew its keys (`diamond net renew`) and " * is_signed
         how = "--restart" if is_signed or is_masked else "--onward"
         return f"{rejoin * can_rejoin}{renew}start all sites with {how}"
@@ -198,7 +207,10 @@ class Node:
             if self.round_deadline:
                 self.round_deadline.restore(self.agent.tick(progress))
             self._end_if_finished(progress)
-            progress = await self._start(progress)
+            if self.edges is not None:  # it may have to leave before it takes part
+                self.t, self.progress = progress.t, self._enter(progress)
+            if progress.t <= self.rounds:
+                progress = await self._start(progress)
             while progress.t < self.rounds or not await self._all_finished(progress):
                 if self.before_round is not None:
                     await self.shutdown.run_or_halt(self.before_round())
@@ -222,7 +234,9 @@ class Node:
                 if self.shutdown.requested:
                     raise Halted
             await self.checkpoints.wait()
-            await self.shutdown.run_or_halt(self._finish())
+            self.is_late = progress.t > self.rounds
+            if not self.is_late:
+                await self.shutdown.run_or_halt(self._finish())
         except Halted:
             await self.checkpoints.wait()
             if self.agent.first_round < progress.clock and progress.t < self.rounds:
@@ -261,6 +275,8 @@ class Node:
                 point = warm_restart.load_point(self.folder, progress.state)
                 progress = await run_or_halt(self.exchange_runner.restart_progress(point))
             progress = await run_or_halt(self.exchange_runner.resolve_deferred(progress))
+            if self.entry is not None and self.edges is not None:
+                progress = await self._settle_entry(self.entry, progress)
             if self.entry is not None and self.clock.can_roll_back:
                 progress = progress._replace(start=rollback_state(progress))
             self.seconds += loop_time() - start
@@ -273,6 +289,26 @@ class Node:
         if progress.t < self.rounds and self.agent not in COMPILED_AGENTS:
             await self._compile_round(progress)
         self.on_ready()
+        return progress
+
+    def _enter(self, progress: AgentProgress) -> AgentProgress:
+        """Return the progress at the start of an epoch with the state that the agent brings."""
+        entry, is_new = self.entry, progress.clock == self.agent.first_round
+        if entry is None or entry.point is None or not is_new:
+            return progress
+        return progress._replace(state=entry.state, spent=entry.spent)
+
+    async def _settle_entry(self, entry: EpochEntry, progress: AgentProgress) -> AgentProgress:
+        """Keep the point of an agent that joins; skip the rounds before a late entry."""
+        first, root = self.agent.first_round, self.folder and self.folder.parent
+        if self.begins_run and root is not None:  # its neighbours may be others after a restart
+            entry = entry._replace(state=progress.state, spent=progress.spent)
+            await self.run_blocking(epoch_entry.save_entry, root, first, entry)
+        if self.edges is not None and entry.round > first:
+            ends = [t * self.agent.exchange_count for t in (first, entry.round)]
+            await self.edges.skip(*ends)
+            progress = progress._replace(t=entry.round)
+            await self.checkpoints.save(progress, self.service.outbox.copy())
         return progress
 
     async def _run_round(self, progress: AgentProgress) -> AgentProgress:
@@ -344,6 +380,12 @@ class Node:
         self._shorten(rounds)
 
     @property
+    def first_unsent_round(self) -> int:
+        """Return the first round to come of which no message was sent."""
+        sent = -(-self.sent.next_exchange // self.agent.exchange_count)
+        return min(max(self.t, sent), self.planned_rounds)
+
+    @property
     def latest_round(self) -> int:
         """Return the most finished rounds, also if the run has rolled back since."""
         return max(self.t, self._latest_round)
@@ -382,7 +424,13 @@ class Node:
         self.service.durable = self.last_tick
         if self.round_deadline:
             self.round_deadline.finish(self.last_tick)
-        self.exchange_runner.publish(self.last_tick, [])
+        try:
+            self.exchange_runner.publish(self.last_tick, [])
+        except SentBefore:  # but not as the last message of an epoch
+            if self.edges is None or self.rounds == self.planned_rounds:
+                raise
+            self.is_late = True
+            return
         await self.client.await_all_finished(self.edges)
 
     def status(self) -> dict[str, Any]:

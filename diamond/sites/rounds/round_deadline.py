@@ -45,8 +45,8 @@ class DeadlineEdges(EdgeStates):
         self.passed: dict[int, int] = {}  # exchanges that each neighbour has finished
         self.position = 0  # exchanges that this agent has finished, apart from skipped ones
 
-    def _is_away(self, j: int) -> bool:
-        return super()._is_away(j) or j in self.late
+    def is_away(self, j: int) -> bool:
+        return super().is_away(j) or j in self.late
 
     def _down_until(self, j: int, until: int | None) -> int | None:
         """Return None: a round whose edges are all settled has been run, unless it is skipped."""
@@ -86,17 +86,6 @@ class DeadlineEdges(EdgeStates):
             return False
         self.late.add(j)
         return await self._commit_vote(j, t, DOWN, alone=True)
-
-    async def skip(self, first: int, end: int) -> None:
-        """Skip these exchanges: all edges are down in them."""
-
-        async def write() -> None:
-            async with self._write_lock:
-                if not self._closed:
-                    await self.run_blocking(self.journal.write_skip, first, end)
-            self.notify_waiting()
-
-        await asyncio.shield(asyncio.ensure_future(write()))
 
 
 UNMEASURED, FIRST_DEADLINE = 1, 3  # exchanges without measurement, and without deadline

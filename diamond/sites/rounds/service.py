@@ -54,6 +54,7 @@ class Service:
         self.signatures: SignedMessages | None = None  # if messages are signed
         self.asynchronous: AsynchronousMixing | None = None  # if rounds are asynchronous
         self.receive_roster: Callable[[messages.RosterOffer], Frame] | None = None
+        self.offer_roster: Callable[[int], Awaitable[None]] | None = None  # with each greeting
         self._finish_lock = asyncio.Lock()
         self._change = asyncio.Event()
         self._failure = ""

@@ -28,7 +28,7 @@ import msgpack
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from ...core.parsing import refuse_unreadable
-from ..identity.certificate_holder import find_holder, unknown_key, verify_certificate
+from ..identity.certificate_holder import find_holder, no_neighbour, unknown_key, verify_certificate
 from ..identity.credentials import Credentials
 from ..identity.private_keys import fingerprint
 from ..identity.roster import SIGNATURE_ALGORITHM, Bundle, Member, Roster
@@ -82,7 +82,8 @@ def verify_hello(content: bytes, nonce: bytes, ca: bytes, roster: Roster) -> Rel
     if site.name != name:
         raise Refused(f"{site.name} asks in the name of {sanitize_text(name, 40)}")
     if other is None or not others & {*site.neighbours}:
-        raise Refused(f"{sanitize_text(other_name, 40)} is no neighbour of {site.name}")
+        name = sanitize_text(other_name, 40)
+        raise no_neighbour(name, site.name, roster.version, version)
     # A site that rejoins runs as the earlier member until then: its name leads to both.
     return RelayRequest(roster.by_name(name) or site, other, version)
 
