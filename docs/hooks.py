@@ -205,10 +205,23 @@ def _type(annotation: Any) -> str:
 
 
 def methods() -> str:
-    """Return the table of all methods, as `python -m diamond.catalogue` prints it."""
+    """Return the table of all methods, with the cases of the benchmark that each has solved."""
     from diamond import catalogue
+    from diamond.advice.standings import load_standings
 
-    return catalogue.markdown().replace("*", "\\*")  # y*inner z*inner x
+    solved: dict[str, list[str]] = {"name": ["solved"], "---": ["---"]}
+    for suite, rows in load_standings().items():
+        for row in rows:
+            cases = f"{suite} {row.solved} of {row.cases}"
+            solved.setdefault(row.method, []).append(cases)
+
+    def with_solved(line: str) -> str:
+        if not line.startswith("|"):
+            return line
+        return f"{line} {', '.join(solved.get(line.split('|')[1].strip(), []))} |"
+
+    table = "\n".join(map(with_solved, catalogue.markdown().splitlines()))
+    return table.replace("*", "\\*")  # y*inner z*inner x
 
 
 def exclusions(kind: str) -> str:
