@@ -48,8 +48,9 @@ def solve(
     tracked like x. Nothing is measured before the first round.
 
     If the lower level is large or not strongly convex, directions are those of the penalty of
-    `f2sa`, all in one stage, with gradients only. x then rests for 20 rounds and moves by distance
-    over gradients, y and z move by Adam (`diamond.auto.adaptive_optimizers`).
+    `f2sa`, all in one stage, with gradients only, and with f on half of a mini-batch if y is large.
+    x then rests for 20 rounds and moves by distance over gradients, y and z move by Adam
+    (`diamond.auto.adaptive_optimizers`).
     """
     _, s = choose("auto", "atc", alpha=None, beta=None, delta=None, theta=None)
     return Solver(
