@@ -138,9 +138,9 @@ class Machines:
         if not file.exists():  # a page that refers to another one
             texts = [t for kind, t in blocks(DEPLOY) if kind == "toml"]
             file.write_text(next(t for t in texts if t.startswith(f"# {words[0]}")))
-        said = self.run(AUTHORITY, "init", *words)
+        printed = self.run(AUTHORITY, "init", *words)
         folder = self.option(words, "--out") or Path(words[0]).stem
-        assert f"keys of all sites were made here, and who has {folder} can act as any" in said
+        assert f"keys of all sites were made here, and who has {folder} can act as any" in printed
         if "--steward" not in words:
             self.deliver(folder)
 
@@ -192,8 +192,8 @@ class Machines:
             copy = self.root / AUTHORITY / f"{name}.sig"
             self.send(self.root / name / folder / "roster.sig", copy, AUTHORITY)
             added += ["--add", copy.name]
-        said = self.run(AUTHORITY, "endorse", folder, *added)
-        assert "2 of 2 signatures" in said
+        printed = self.run(AUTHORITY, "endorse", folder, *added)
+        assert "2 of 2 signatures" in printed
         self.deliver(folder)
 
     def start(self, bundle, *words):

@@ -92,7 +92,7 @@ def test_a_site_killed_on_the_way_ends_in_the_same_bits(stood, tmp_path, monkeyp
 
 def test_without_a_warm_restart_the_error_suggests_one(stood, tmp_path):
     shutil.copytree(stood[0], tmp_path, dirs_exist_ok=True)
-    with pytest.raises(OtherRun, match=r"`diamond net start \.\.\. --onward`"):
+    with pytest.raises(OtherRun, match="start all sites with --onward"):
         Cluster(tmp_path).run()
 
 

@@ -258,14 +258,11 @@ class Penalty(Directions):
 
     x: f_x(z) + lam (g_x(z) - g_x(y)), y: g_y, z: f_y / lam + g_y. The difference uses the same
     rows, so its noise shrinks with y - z = O(1 / lam).
-
-    `halves_upper_batch`: f takes the first half of its mini-batch. A pass over f costs as much as
-    one over g, but f moves z by 1 / lam only.
     """
 
     lam: Schedule
-    halves_upper_batch: bool = field(default=False, metadata=STATIC)
     calls = "f, 2 g"
+    halves_upper_batch: ClassVar[bool] = False
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Point(x, y, y)
@@ -330,6 +327,17 @@ class Penalty(Directions):
         upper = Point(f_x, pytrees.zeros(point.y), pytrees.scale(1 / lam, f_y))
         lower = Point(pytrees.scale(lam, pytrees.sub(z_x, y_x)), y_y, z_y)
         return upper.only(names), lower.only(names), self._cost(problem, sample, names, 1)
+
+
+@pytrees.pytree
+@dataclass(frozen=True)
+class PenaltyOnHalf(Penalty):
+    """The same with f on the first half of its mini-batch.
+
+    A pass over f costs as much as one over g, but f moves z by 1 / lam only.
+    """
+
+    halves_upper_batch = True
 
 
 class BoundDirections(NamedTuple):
@@ -419,7 +427,7 @@ def carried(differences: bool = False) -> Carried:
 
 def penalty(lam: Schedule | Number = 20.0, halves_upper_batch: bool = False) -> Penalty:
     """Make first-order directions: the lower level as a penalty, with a bias of order 1 / lam."""
-    return Penalty(schedule(lam, "lam"), halves_upper_batch)
+    return (PenaltyOnHalf if halves_upper_batch else Penalty)(schedule(lam, "lam"))
 
 
 def directions_by_name(name: str, hypergradient: Any, lam: Schedule | Number) -> Any:
