@@ -69,9 +69,9 @@ $(TORCH)/installed: pyproject.toml
 test-torch: $(TORCH)/installed  ## diamond.torch, with the versions of the extra
 	$(TORCH)/bin/python -m pytest -n 2 --dist load tests/pytorch
 
-coverage: $(VENV)/installed  ## lines of diamond/ that the tests run, in their processes too; no file below 80 %
+coverage: $(VENV)/installed  ## lines of diamond/ that all but slow tests run, in their processes too; no file below 80 %
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -m 'not slow and not wide' -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/coverage run -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --sort=cover --skip-covered
 	$(BIN)/coverage json --quiet -o - | $(BIN)/python tests/support/coverage_check.py 80

@@ -138,7 +138,7 @@ EXCLUSIONS = (
                scope="sites"),
     Exclusion("missing='continue'", "--rewind",
               "nobody waits for a lost site, and an absent one may lack that checkpoint",
-              "give a --from-round to come", "sites"),
+              "give a --from-round that no site has begun", "sites"),
     Exclusion("privacy", "--rewind", "it computes rounds again, whose messages would have the "
               "same noise", "start all sites with --restart", "sites"),
     _unwritten("signatures", "authorities",

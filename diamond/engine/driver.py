@@ -58,10 +58,9 @@ class Driver:
             self.steps.append(StepPolicy(algorithm, context))
         starts = {seed: problem.start(seed) for seed in self.seeds}
         self._combine()
-        self.make_start = lambda: backend.initial_progress(
+        self.progress = backend.initial_progress(
             self.algorithm, [starts[seed] for seed in self.seeds]
         )
-        self.progress = self.make_start()
         self._charge()
         first, (x, y) = self.steps[0].algorithm, starts[self.seeds[0]]
         is_masked = network.mask_limit is not None
@@ -87,6 +86,11 @@ class Driver:
     def seconds_per_run(self) -> float:
         """Seconds of the rounds of one run."""
         return self.seconds / len(self.steps)
+
+    def make_start(self) -> Progress:
+        """Make the progress before round 0 again."""
+        starts = [self.problem.start(seed) for seed in self.seeds]
+        return self.backend.initial_progress(self.algorithm, starts)
 
     def next_stop(self, rounds: int, every: Every) -> int:
         """Return the next round to stop at: to measure, estimate again, or save a state."""

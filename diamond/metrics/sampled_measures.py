@@ -36,7 +36,7 @@ def measure_on_samples(
     y, and `value_gap` the mean of g_i(x_i, y_i) - g_i(x_i, y_i'), where y_i' lies a backtracked
     gradient step from y_i: 0 at a stationary point, and at most g_i - min g_i. Metrics use the
     first 1,024 of their rows. Averages take four mini-batches of rows at a time, those of gradients
-    one. Products have the precision of the run.
+    one.
 
     With a common lower level, the lower measures are those of 1/m sum_i g_i at the mean of y.
     """
@@ -62,15 +62,15 @@ def measure_on_samples(
         evaluate = over.map_agents(value)
         return over.total(evaluate(problem, x, over.broadcast(y))) / over.count
 
-    def pooled_gradient(y: Tree) -> tuple[jax.Array, Tree]:
-        evaluate = over.map_agents(
-            lambda problem, x, y: jax.value_and_grad(lower_loss(problem, x, chunk))(y)
-        )
-        losses, gradients = evaluate(problem, x, over.broadcast(y))
-        return over.total(losses) / over.count, over.average(gradients)
+    def pooled_gradient(y: Tree) -> Tree:
+        evaluate = over.map_agents(lambda problem, x, y: jax.grad(lower_loss(problem, x, chunk))(y))
+        return over.average(evaluate(problem, x, over.broadcast(y)))
 
-    per_agent = over.map_agents(measure_agent)(problem, rows, x, y)
-    pooled = descend(pooled_loss, pooled_gradient, over.average(y)) if level == "common" else None
+    with jax.default_matmul_precision("highest"):
+        per_agent = over.map_agents(measure_agent)(problem, rows, x, y)
+        pooled = (
+            descend(pooled_loss, pooled_gradient, over.average(y)) if level == "common" else None
+        )
     sums = jax.tree.map(over.total, per_agent)
     measures = {name: value / over.count for name, value in sums.items()}
     measures["consensus"] = sums["consensus"]
@@ -98,7 +98,7 @@ def lower_loss(problem: Objectives, x: Tree, chunk: int) -> Callable[[Tree], jax
 def measure_lower_level(problem: Objectives, x: Tree, y: Tree, chunk: int) -> dict[str, jax.Array]:
     """Return the loss, the norm of its gradient and the value gap of one agent's lower level."""
     value = lower_loss(problem, x, LARGER_CHUNKS * chunk)
-    descent = descend(value, jax.value_and_grad(lower_loss(problem, x, chunk)), y)
+    descent = descend(value, jax.grad(lower_loss(problem, x, chunk)), y)
     return {
         "lower_loss": descent.first,
         "lower_gradient": jnp.sqrt(descent.square),
@@ -116,15 +116,15 @@ class Descent(NamedTuple):
 
 def descend(
     value: Callable[[Tree], jax.Array],
-    value_and_gradient: Callable[[Tree], tuple[jax.Array, Tree]],
+    gradient_at: Callable[[Tree], Tree],
     y: Tree,
 ) -> Descent:
     """Take a gradient step from y, as long as decreases the value enough.
 
-    The first trial is the larger of 1 and |value| / ||gradient||^2. Memory: the gradient and one
-    more point.
+    The first trial is the larger of 1 and |value| / ||gradient||^2. All values are those of one
+    function, whose rounding they share. Memory: the gradient and one more point.
     """
-    loss, gradient = value_and_gradient(y)
+    loss, gradient = value(y), gradient_at(y)
     square = pytrees.dot(gradient, gradient).astype(loss.dtype)
     is_enough = lambda length, after: after <= loss - SUFFICIENT * length * square
 

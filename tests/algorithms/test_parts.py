@@ -14,7 +14,7 @@ import diamond
 from diamond import hypergradient as hg
 from diamond.algorithms.parts import communication
 from diamond.algorithms.parts.communication_rules import CommunicationInputs
-from diamond.algorithms.parts.directions import penalty
+from diamond.algorithms.parts.directions import penalty_on_half
 from diamond.algorithms.parts.variables import Point
 from diamond.core import pytrees
 from diamond.core.cost_counter import total
@@ -216,7 +216,7 @@ def test_differences_of_gradients_stand_for_both_products():
 
 def test_f_of_a_penalty_may_take_half_of_its_mini_batch():
     problem, batch = quad(), 5
-    algorithm = penalty(10.0, halves_upper_batch=True)
+    algorithm = penalty_on_half(10.0)
     objectives = problem.objectives(batch).for_agent(0)
     x, y = problem.start(0)
     point = Point(x, y, pytrees.scale(0.5, y))

@@ -10,7 +10,7 @@ from helpers import ALGORITHMS, ESTIMATORS, METHODS, build, final_progress, quad
 import diamond
 from diamond import hypergradient as hg
 from diamond.algorithms.parts.directions import Penalty
-from diamond.algorithms.parts.value_function import Barrier
+from diamond.algorithms.parts.value_function import Barrier, Moreau
 from diamond.core import cost_counter
 from diamond.core.cost_counter import Cost
 from diamond.schedules.deferred import ResolutionContext, resolve
@@ -69,7 +69,7 @@ def test_every_method_counts_what_it_makes(name):
     counted, seen = spent(problem_of_level, method)
     words = getattr(method, "update_order", "xyz").split()
     apart = any("z" in word and "x" not in word for word in words)
-    penalty = isinstance(getattr(method, "directions", None), Penalty)
+    penalty = isinstance(getattr(method, "directions", None), Penalty | Moreau)
     seen = counting_losses.counted(f_apart=apart, g_together=penalty and not apart)
     if isinstance(getattr(method, "directions", None), Barrier):
         seen["gradients"] -= counting_losses.counts["g x T"] // 2  # with g_y, at y and not at y'

@@ -122,13 +122,13 @@ def test_descent_of_a_quadratic_lies_between_one_step_and_the_minimum():
     curvature = np.array([1.0, 4.0, 9.0])
     value = lambda y: 0.5 * jnp.sum(curvature * y**2)
     y = jnp.array([1.0, -2.0, 0.5])
-    descent = jax.jit(lambda y: descend(value, jax.value_and_grad(value), y))(y)
+    descent = jax.jit(lambda y: descend(value, jax.grad(value), y))(y)
     start = float(value(y))
     square = float(np.sum((curvature * np.asarray(y)) ** 2))
     np.testing.assert_allclose(descent.first, start, rtol=1e-6)
     np.testing.assert_allclose(descent.square, square, rtol=1e-6)
     assert 0 <= float(descent.last) < start - 0.1 * 0.1 / 9 * square
-    at_minimum = descend(value, jax.value_and_grad(value), jnp.zeros(3))
+    at_minimum = descend(value, jax.grad(value), jnp.zeros(3))
     assert float(at_minimum.first) == float(at_minimum.last) == 0
 
 
@@ -137,9 +137,9 @@ def test_value_gap_falls_as_the_lower_level_is_solved():
     problem = network_problem(rows=10, agents=AGENTS, convex=False)
     network = diamond.network.complete(AGENTS)
     algorithm = diamond.f2sa(batch=10, alpha=0.0, beta=0.1)
-    run = diamond.simulate(problem, network, algorithm, 300, every=300)
+    run = diamond.simulate(problem, network, algorithm, 500, every=500)
     gap, gradient = run.history["value_gap"], run.history["lower_gradient"]
-    assert 0 <= gap[-1] < 0.3 * gap[0]
+    assert 0 <= gap[-1] < 0.2 * gap[0]
     assert gradient[-1] < 0.5 * gradient[0]
     assert run.best.upper_loss == run.history["upper_loss"].min()
 
@@ -198,6 +198,6 @@ def test_the_loss_may_have_more_digits_than_y(kind):
     """Rows and x in float64 make a float64 loss of a float32 y."""
     y = {"w": jnp.array([1.0, -2.0], kind)}
     value = lambda y: jnp.sum(jnp.array([1.0, 4.0], "float64") * y["w"] ** 2) / 2
-    descent = jax.jit(lambda y: descend(value, jax.value_and_grad(value), y))(y)
+    descent = jax.jit(lambda y: descend(value, jax.grad(value), y))(y)
     assert descent.first.dtype == descent.last.dtype == jnp.float64
     assert descent.first == 8.5 and descent.square == 65.0 and 0 < descent.last < 1

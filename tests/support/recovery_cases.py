@@ -204,7 +204,7 @@ class RestoredSite:
         if not self.is_running and not self.copy.exists():
             shutil.copytree(place, self.copy) if place.exists() else self.copy.mkdir()
             self.copy_record()
-            self.count = self.first  # the loss comes so many operations later
+            self.count = self.first  # the loss comes `first` operations later
         else:
             self.is_lost = True
             ledger = self.root / "bundles" / str(VICTIM) / LEDGER_FILE

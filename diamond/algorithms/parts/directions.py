@@ -262,25 +262,19 @@ class Penalty(Directions):
 
     lam: Schedule
     calls = "f, 2 g"
-    halves_upper_batch: ClassVar[bool] = False
 
     def start(self, x: Tree, y: Tree) -> Point:
         return Point(x, y, y)
 
     def _cost(self, problem: Objectives, sample: Sample, names: str, points: int) -> Cost:
-        f, g = problem.valid.size(sample.upper), problem.train.size(sample.lower)
-        f = half(f) if self.halves_upper_batch and is_batch(sample.upper) else f
+        f, g = self._upper(problem, sample.upper)[1], problem.train.size(sample.lower)
         f = f if "x" in names or "z" in names else 0
         copies = 2 if "x" in names else len(names)  # points at which g is evaluated
         return Cost(f + g, points * (f + copies * g))
 
-    def _upper_loss(self, problem: Objectives, where: Any) -> Callable[..., Any]:
-        """Return f, perhaps on half of a mini-batch."""
-        if not (self.halves_upper_batch and is_batch(where)):
-            return problem.f
-        first_half = lambda rows: jax.tree.map(lambda a: a[: half(len(a))], rows)
-        on_half = lambda x, y, rows: problem.upper(x, y, first_half(rows))
-        return replace(problem, upper=on_half).f
+    def _upper(self, problem: Objectives, where: Any) -> tuple[Callable[..., Any], Any]:
+        """Return f, and the number of rows of `where` that it takes."""
+        return problem.f, problem.valid.size(where)
 
     def __call__(
         self, problem: Objectives, points: Sequence[Point], sample: Sample, names: str, t: Number
@@ -298,7 +292,7 @@ class Penalty(Directions):
         Two gradients exist at a time: the direction of z replaces its two parts before y's pass.
         """
         lam, x_moves, z_moves = self.lam(t), "x" in names, "z" in names
-        losses = self._upper_loss(problem, sample.upper), problem.g
+        losses = self._upper(problem, sample.upper)[0], problem.g
         at_z = [gradients(loss, x_moves, z_moves) for loss in losses]
         at_y = gradients(problem.g, x_moves, "y" in names)
 
@@ -320,7 +314,7 @@ class Penalty(Directions):
         self, problem: Objectives, point: Point, sample: Sample, names: str, t: Number
     ) -> tuple[Point, Point, Cost]:
         lam, both = self.lam(t), jax.grad(problem.g, (0, 1))
-        upper_loss = self._upper_loss(problem, sample.upper)
+        upper_loss, _ = self._upper(problem, sample.upper)
         f_x, f_y = jax.grad(upper_loss, (0, 1))(point.x, point.z, sample.upper)
         y_x, y_y = both(point.x, point.y, sample.lower)
         z_x, z_y = both(point.x, point.z, sample.lower)
@@ -337,7 +331,13 @@ class PenaltyOnHalf(Penalty):
     A pass over f costs as much as one over g, but f moves z by 1 / lam only.
     """
 
-    halves_upper_batch = True
+    def _upper(self, problem: Objectives, where: Any) -> tuple[Callable[..., Any], Any]:
+        if where is None or isinstance(where, LargeBatch):  # all rows, or rows that stand for all
+            return super()._upper(problem, where)
+        half = -(-problem.valid.size(where) // 2)
+        first_half = lambda rows: jax.tree.map(lambda a: a[:half], rows)
+        on_half = lambda x, y, rows: problem.upper(x, y, first_half(rows))
+        return replace(problem, upper=on_half).f, half
 
 
 class BoundDirections(NamedTuple):
@@ -362,16 +362,6 @@ class BoundDirections(NamedTuple):
         )
 
 
-def half(rows: int) -> int:
-    """Return half of a number of rows, at least one."""
-    return -(-rows // 2)
-
-
-def is_batch(where: Any) -> bool:
-    """Return whether `where` refers to a mini-batch, not to all rows or what stands for them."""
-    return where is not None and not isinstance(where, LargeBatch)
-
-
 def is_large(y: Tree) -> bool:
     """Return whether the gradients of an agent's y are computed one after another."""
     return bool(sum(leaf.size for leaf in jax.tree.leaves(y)) > LARGE)
@@ -391,21 +381,25 @@ def gradients(loss: Callable[..., Any], of_x: bool, of_y: bool) -> Callable[...,
 def one_pass(work: Callable[[Any], Any], where: Any, t: Number, after: Tree = None) -> Any:
     """Return work(where), computed apart from all other passes, and after those that gave `after`.
 
-    XLA may run passes that do not depend on each other at the same time, and then holds the
-    activations of all of them. A loop of one iteration holds its own; XLA knows neither that there
-    is one nor that the rows do not change with its number. Nor does it know that the rows do not
-    change with `after`, without which it keeps apart the memory of passes that could change places.
+    XLA may run independent passes at the same time, and then holds the activations of all of them.
+    A loop of one iteration holds its own: XLA does not know that there is one iteration, nor that
+    the rows do not depend on its number and on `after`. Loops that do not depend on each other
+    share no memory.
     """
     start = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(work, where))
-    never, once = t < 0, jnp.where(t >= 0, 1, 2)
-    shift = lambda a, k: a + k.astype(a.dtype) if jnp.issubdtype(a.dtype, jnp.number) else a
-    for leaf in jax.tree.leaves(after)[-1:]:
-        is_later = never & (jnp.ravel(leaf)[0] > 0)
-        where = jax.tree.map(lambda a, k=is_later: shift(a, k), where)
+    once = jnp.where(t >= 0, 1, 2)
+
+    def shift(k: jax.Array) -> Any:
+        """Return `where` shifted by k = 0."""
+        is_number = lambda a: jnp.issubdtype(a.dtype, jnp.number)
+        return jax.tree.map(lambda a: a + k.astype(a.dtype) if is_number(a) else a, where)
+
+    if results := jax.tree.leaves(after):
+        where = shift((t < 0) & (jnp.ravel(results[-1])[0] > 0))
 
     def body(carry: tuple[jax.Array, Tree]) -> tuple[jax.Array, Tree]:
         k = carry[0]  # 0
-        return k + 1, work(jax.tree.map(lambda a: shift(a, k), where))
+        return k + 1, work(shift(k))
 
     return jax.lax.while_loop(lambda carry: carry[0] < once, body, (0 * once, start))[1]
 
@@ -425,9 +419,14 @@ def carried(differences: bool = False) -> Carried:
     return Carried(differences)
 
 
-def penalty(lam: Schedule | Number = 20.0, halves_upper_batch: bool = False) -> Penalty:
+def penalty(lam: Schedule | Number = 20.0) -> Penalty:
     """Make first-order directions: the lower level as a penalty, with a bias of order 1 / lam."""
-    return (PenaltyOnHalf if halves_upper_batch else Penalty)(schedule(lam, "lam"))
+    return Penalty(schedule(lam, "lam"))
+
+
+def penalty_on_half(lam: Schedule | Number = 20.0) -> Penalty:
+    """Make the same directions with f on half of its mini-batch."""
+    return PenaltyOnHalf(schedule(lam, "lam"))
 
 
 def directions_by_name(name: str, hypergradient: Any, lam: Schedule | Number) -> Any:

@@ -11,7 +11,7 @@ from ...schedules.step_schedules import AtLeast, Delayed
 from .._composition import WEIGHT
 from .communication import tracking
 from .composed import ComposedAlgorithm
-from .directions import penalty
+from .directions import penalty, penalty_on_half
 from .gradient_estimators import Average
 from .opening import LAM, first_order_opening
 from .quasi_newton import QuasiNewton, most_rows
@@ -31,7 +31,7 @@ class LearnedSolver(ComposedAlgorithm):
         """Return the method for this kind of lower level."""
         method: ComposedAlgorithm = self
         if problem.lower_level != "none" and not problem.has_lower_solution:
-            directions = penalty(LAM, halves_upper_batch=problem.is_large)
+            directions = penalty_on_half(LAM) if problem.is_large else penalty(LAM)
             estimator = Average(AtLeast(0.1, Delayed(WEIGHT, REST)))
             method = replace(self, directions=directions, estimator=estimator)
         if problem.lower_level == "common" and self.y is not None and self.z is not None:

@@ -82,8 +82,8 @@ def verify_hello(content: bytes, nonce: bytes, ca: bytes, roster: Roster) -> Rel
     if site.name != name:
         raise Refused(f"{site.name} asks in the name of {sanitize_text(name, 40)}")
     if other is None or not others & {*site.neighbours}:
-        name = sanitize_text(other_name, 40)
-        raise no_neighbour(name, site.name, roster.version, version)
+        shown_name = sanitize_text(other_name, 40)
+        raise no_neighbour(shown_name, site.name, roster.version, version)
     # A site that rejoins runs as the earlier member until then: its name leads to both.
     return RelayRequest(roster.by_name(name) or site, other, version)
 
